@@ -1,3 +1,5 @@
+import { createAgentsGroup } from './app/agents.ts'
+import { createBackupGroup } from './app/backups.ts'
 import { cleanupsOf } from './app/cleanups.ts'
 import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
@@ -34,12 +36,20 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const store = await openStore(config, lifecycle, { observe, progress, embeddedUrl })
     const platform = await openPlatform(config, lifecycle, { observe, metrics }, store)
     const messages = createMessages(config, platform)
-    const identity = await createIdentity(config, platform, messages, lifecycle, { logEntries, askAllWorkers })
+    const identity = await createIdentity(config, platform, messages, lifecycle, {
+      logEntries,
+      askAllWorkers,
+      moreWarnings: () => backups.backups.warnings(),
+    })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
-    const data = await createData(config, platform, identity)
-    const events = createEvents(config, platform, identity, lifecycle)
+    const data = await createData(config, platform, identity, {
+      liveStream: (call, list) => events.liveStream(call, list),
+    })
+    const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity)
-    const groups = [ops, identity, messages, data, events, files]
+    const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle)
+    const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, options.dashboardFolder)
     const features: readonly Feature[] = [...served, ...introspection.features]
@@ -56,6 +66,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       isUnlocked: identity.admin.isUnlocked,
       auditEffect: (entry, effect) => auditedEffect(platform.db, entry, effect, hasNoEffect),
@@ -75,7 +86,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       generatedPassword: identity.admin.generatedPassword(),
       issueAdminToken: () => identity.admin.tokens.issue(),
       endAdminToken: (token) => identity.admin.tokens.end(token),
-      describe: async () => ({ ...(await capabilitiesOf(platform.db)), warnings: platform.warnings() }),
+      describe: async () => ({
+        ...(await capabilitiesOf(platform.db)),
+        warnings: [...platform.warnings(), ...backups.backups.warnings()],
+      }),
       cleanups,
       close: () => lifecycle.stop(),
     }

@@ -28,6 +28,6 @@ export const STORM_TABLES = `
   create policy make on public.guarded for insert with check (true);
 
   insert into svc.blobs (id, size, sha256) values ('00000000-0000-4000-8000-000000000001', 0, '');
-  insert into svc.storage_objects (bucket, name, encoded_name, content_type, blob_id)
-    select 'crowded', n, n, 'text/plain', '00000000-0000-4000-8000-000000000001'
+  insert into svc.objects (bucket, name, content_type, blob_id, size, sha256)
+    select 'crowded', n, 'text/plain', '00000000-0000-4000-8000-000000000001', 0, ''
     from (select lpad(i::text, 8, '0') as n from generate_series(1, 50000) i) names`

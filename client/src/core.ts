@@ -11,6 +11,8 @@ export type CallOptions = {
   timeout?: number
   /** How often a call that may be repeated is; 0 = it goes out once. */
   retry?: number
+  /** A write is tried and rolled back; the answer is what it would have done. */
+  dryRun?: boolean
 }
 
 /** What is used of a WebSocket. */
@@ -119,6 +121,8 @@ const isRaw = (body: unknown): boolean =>
 export function createCore(url: string, options: Options = {}): Core {
   const base = url.replace(/\/+$/, '')
   const parse = (text: string): unknown => parseJson(text, options.numbers)
+  /** Of the last write: a server with replicas then reads where that is. */
+  let position: string | undefined
 
   async function refusal(response: Response, method: string, path: string): Promise<ApiError> {
     const text = await response.text()
@@ -145,7 +149,8 @@ export function createCore(url: string, options: Options = {}): Core {
     const isStream = typeof ReadableStream === 'function' && body instanceof ReadableStream
     const headers: Record<string, string> = {
       ...(isJson ? { 'content-type': 'application/json' } : request.type && { 'content-type': request.type }),
-      ...(repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
+      ...(call.dryRun ? { 'dry-run': 'true' } : repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
+      ...(position !== undefined && { 'svc-position': position }),
       ...options.headers,
       ...call.headers,
     }
@@ -185,10 +190,12 @@ export function createCore(url: string, options: Options = {}): Core {
         response = await attempt(renewed)
         if (!response.ok) throw await refusal(response, method, path)
       }
+      position = response.headers.get('svc-position') ?? position
       if (request.as) return response as T
       const text = await response.text()
       const isText = !response.headers.get('content-type')?.includes('json')
-      return (text === '' ? undefined : isText ? text : parse(text)) as T
+      const value = text === '' ? undefined : isText ? text : parse(text)
+      return ((call.dryRun && (value as { dry_run?: unknown })?.dry_run) || value) as T
     }
 
     /** A call goes out as the caller who made it, or not at all. */

@@ -2,6 +2,8 @@ import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import type { Db } from '../db/db.ts'
 import { sweepAll } from '../db/sweep.ts'
+import { expiredOfAdminPasskeys } from '../features/admin/passkeys-sql.ts'
+import { expiredOfAgents } from '../features/agents/sql.ts'
 import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
 import { expiredAnswers } from '../features/idempotency/sql.ts'
@@ -21,6 +23,7 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfSignIn,
   ...expiredOfMfa,
   ...expiredOfPasskeys,
+  ...expiredOfAdminPasskeys,
   expiredInvites,
 ]
 
@@ -40,7 +43,7 @@ export const cleanupsOf = (
     anonymousRetentionDays: config.auth.anonymous_retention_days,
   }),
   unverified_totp_cleanup: () => db.run(SYSTEM, dropAbandonedTotp),
-  expired_oauth_cleanup: () => dropExpiredGrants(db),
+  expired_oauth_cleanup: async () => (await dropExpiredGrants(db)) + (await sweepAll(db, ...expiredOfAgents)),
   kept_answer_cleanup: () => sweepAll(db, ...expiredAnswers(config.api.idempotency_retention)),
   audit_log_retention: () => sweepAll(db, oldAudit(config.audit.retention_days)),
   change_log_trim: trimLog,

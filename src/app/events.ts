@@ -9,12 +9,20 @@ import { createWebhooks } from '../features/webhooks/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
 import { createOutgoing } from '../http/out/outgoing.ts'
 import { limitFor, tooMany } from '../http/rate-limit.ts'
+import type { DataGroup } from './data.ts'
+import { closedOutgoing } from './drill.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
 /** Features that react to the change log, and background jobs. */
-export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, lifecycle: Lifecycle) {
+export function createEvents(
+  config: Config,
+  platform: Platform,
+  identity: IdentityGroup,
+  lifecycle: Lifecycle,
+  { liveList }: Pick<DataGroup, 'liveList'>,
+) {
   const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
   const { identify, revocations, box, keyFor } = identity
   const realtime = createRealtime({
@@ -36,16 +44,22 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     observe,
     metrics,
     opened: (who) => usage.streamOpened(meteredAppOf(who)),
+    livePool: platform.livePool,
+    liveList,
+    hasSchemaTrigger: platform.hasSchemaTrigger,
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
-  const receivers = createOutgoing({
-    allowPrivateNetworks: isPrivateAllowed === 'auto' ? isLoopbackHost(config.server.host) : isPrivateAllowed,
-  })
+  const outgoing = lifecycle.own(
+    createOutgoing({
+      allowPrivateNetworks: isPrivateAllowed === 'auto' ? isLoopbackHost(config.server.host) : isPrivateAllowed,
+    }),
+  )
+  const receivers = platform.isDrill ? closedOutgoing(outgoing) : outgoing
   const webhooks = createWebhooks({
     db,
     log: changeLog,
     queue,
-    outgoing: lifecycle.own(receivers),
+    outgoing: receivers,
     box,
     config: config.webhooks,
     version,
@@ -59,7 +73,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     metrics,
     outgoing: receivers,
     version,
-    config: config.jobs,
+    config: platform.isDrill ? { ...config.jobs, scheduler_enabled: false } : config.jobs,
     onRun: () => usage.jobRan(),
   })
   const { retention_days: retentionDays, ...settings } = config.audit
@@ -74,5 +88,10 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     retentionSeconds: config.jobs.retention,
     config: config.push,
   })
-  return { jobs, features: [realtime, webhooks, trail, jobs, push] }
+  return {
+    jobs,
+    liveStream: realtime.liveStream,
+    liveQueries: realtime.liveQueries,
+    features: [realtime, webhooks, trail, jobs, push],
+  }
 }

@@ -4,22 +4,29 @@ import { addBlob } from '../features/storage/blobs/sql.ts'
 import { isObjectName } from '../features/storage/names.ts'
 import { createStorage } from '../features/storage/storage.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
+import { keptBlobSeconds } from './backups.ts'
+import { keepingStore } from './drill.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** File features: buckets and hosted sites. */
 export function createFiles(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
-  const { db, queue, observe, gateways, limiter, publicUrl } = platform
+  const { db, queue, observe, gateways, limiter, publicUrl, changeLog, logKey, isDrill } = platform
+  const { cdn } = config.storage
   const purgeAll = config.rate_limit.cdn_purge_all
   const storage = createStorage({
     db,
     queue,
     observe,
     outgoing: gateways,
-    config: config.storage,
+    config: isDrill ? { ...config.storage, cdn: { ...cdn, provider: '' } } : config.storage,
+    keepSeconds: keptBlobSeconds(config, isDrill),
+    wrapStore: isDrill ? keepingStore : undefined,
     identify,
     publicBaseUrl: () => publicUrl.get(),
     signingKey: keyFor('storage signatures'),
+    logKey,
+    wakeLog: () => changeLog.wake(),
     countPurgeAll: async (ip) =>
       purgeAll ? limiter.takeToken('cdn_purge_all', addressSubject(ip), purgeAll) : undefined,
   })

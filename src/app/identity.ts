@@ -12,14 +12,21 @@ import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
+import { createIdentify } from '../features/auth/identify.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
+import { deviceNotices } from '../features/auth/new-device.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
+import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createSavedItems } from '../features/dashboard/saved-items.ts'
 import { createImpersonation } from '../features/impersonation/routes.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
+import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
@@ -30,10 +37,18 @@ import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/s
 import { createSignIn } from '../features/sign-in/routes.ts'
 import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
+import { createOutgoing } from '../http/out/outgoing.ts'
+import { tooMany } from '../http/rate-limit.ts'
+import { addressSubject } from '../http/wire/client-address.ts'
+import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
+import { invalidToken } from '../identity/errors.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordPolicy } from '../identity/password-rules.ts'
 import { endSessionsOf } from '../identity/users.ts'
+import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
+import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
 import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
@@ -67,7 +82,11 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   lifecycle: Lifecycle,
-  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
+  {
+    logEntries,
+    askAllWorkers,
+    moreWarnings,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -87,6 +106,8 @@ export async function createIdentity(
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
+  await ensureSigningKey(db, config.auth.signing_algorithm, { box, lifetimeMs: config.auth.token_duration * 1000 })
+  await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
@@ -99,19 +120,23 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
-    minPasswordLength: config.auth.min_password_length,
+    passwordRules: config.auth,
     dropEnded,
     box,
     appName,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),
+      ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
+    isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
     openScript: async (role) => {
-      if (role !== 'owner') throw new AppError('insufficient_role', 'SQL needs the role owner')
-      return new Script(await db.openConnection())
+      if (role === 'owner') return new Script(await db.openConnection())
+      const login = platform.adminLogins[role]
+      if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
+      return new Script(await db.openConnection(login), login.user)
     },
     openScriptAs: async (who) => {
       const opened = db.openAs(who)
@@ -121,25 +146,34 @@ export async function createIdentity(
     identityFor: impersonation.identityFor,
     savedQuery: (who, id) => saved.queryFor(who, id),
     reloadSchema: async () => void (await schema.reload()),
+    relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
+    onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
-  const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
+  const { enabled: isOAuthServer, registration: hasRegistration, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
     config: oauthLives,
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
     config: config.auth,
     rootSecret,
+    publicBaseUrl,
+    box,
+    noticeDevice: config.auth.new_device_mail
+      ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
+      : () => {},
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
     resolveImpersonation: impersonation.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -149,6 +183,8 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     passwords,
+    requireGoodPassword: createPasswordPolicy(config.auth, gateways),
+    requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
@@ -161,7 +197,12 @@ export async function createIdentity(
     queueSms: sms.queueSms,
     wakeSms: sms.wakeSms,
   }
-  const accounts = createAccounts({ ...shared, endAccess: endOwnAccess, dropAddedSince })
+  const accounts = createAccounts({
+    ...shared,
+    endAccess: endOwnAccess,
+    dropAddedSince,
+    hasAgents: config.agents.enabled,
+  })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
   const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
   const passkeys = createPasskeys({
@@ -171,6 +212,29 @@ export async function createIdentity(
     verification: mfa.verification,
   })
   const organizations = createOrganizations({ ...shared, tokenOf: auth.tokenOf })
+  /** So many a minute for an address. */
+  const strangers = (name: string, max: number) => async (ip: string) => {
+    const allowance = await platform.limiter.takeToken(name, addressSubject(ip), { max, seconds: 60 })
+    if (!allowance.allowed) throw tooMany(allowance)
+  }
+  const agentResource = (): string => `${publicBaseUrl()}/api/mcp`
+  const documents = new ClientDocuments({
+    db,
+    outgoing: lifecycle.own(createOutgoing({ allowPrivateNetworks: config.agents.allow_private_clients })),
+    countDocument: strangers('client_document', 20),
+  })
+  /** For /api/mcp: tokens of that resource, and the admin's, to be refused with a reason. */
+  const identifyAgent = createIdentify({
+    db,
+    authEnabled: config.auth.enabled,
+    revocations,
+    keys: () => {
+      throw invalidToken()
+    },
+    resolveAdminToken: admin.tokens.resolve,
+    ...(config.agents.api_keys && { resolveApiKey: apiKeys.resolveApiKey }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolveAgent(token, agentResource()) }),
+  })
   const oauthServer = createOAuthServer({
     db,
     schema,
@@ -180,11 +244,13 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
+    hasRegistration,
+    agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
+    countRegistration: strangers('oauth_registration', 120),
   })
   const users = createUsers({
     ...shared,
     authEnabled: config.auth.enabled,
-    minPasswordLength: config.auth.min_password_length,
     deleteUser,
     endAccess: endOwnAccess,
   })
@@ -192,13 +258,17 @@ export async function createIdentity(
     admin,
     apps,
     identify: auth.identify,
+    identifyAgent,
     revocations,
     passwords,
     box,
+    rootSecret,
     keyFor,
     features: [
       ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

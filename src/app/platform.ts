@@ -1,4 +1,5 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
+import { reasonOf } from '../core/errors.ts'
 import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
@@ -9,29 +10,45 @@ import { DryRuns } from '../db/history/dry-run.ts'
 import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
+import type { Replicas } from '../db/replicas/replicas.ts'
 import { openSchemaCache } from '../db/schema/introspect/cache.ts'
 import { openTablesWarning, reportOpenTables } from '../db/schema/introspect/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { ensureSchemaTrigger } from '../db/schema/trigger.ts'
 import { Candidates } from '../db/search/candidates.ts'
+import { type AdminLogins, grantNew } from '../db/setup/admin-logins.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
+import { closedOutgoing, drillWarning, isDrill } from './drill.ts'
 import type { Lifecycle } from './lifecycle.ts'
 
 /** The services that all feature groups use. */
 export type Platform = {
   observe: Observe
   db: Pool
+  /** Undefined: none is configured. */
+  replicas: Replicas | undefined
+  /** Of a connection to the primary that is no pooler's. */
+  directUrl: () => string
+  /** Connections for live lists alone, opened on first use. */
+  livePool: () => Promise<Pool>
+  /** The database tells of changes of its schema. */
+  hasSchemaTrigger: boolean
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
+  /** What the database knows the server by. */
+  logKey: string
   dryRuns: DryRuns
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
+  adminLogins: AdminLogins
   candidates: Candidates
+  /** Connections of their own for agents. */
+  openAgentPool(): Promise<Pool>
   limiter: Limiter
   metrics: Metrics
   usage: UsageMeter
@@ -39,6 +56,8 @@ export type Platform = {
   gateways: Outgoing
   /** The public origin; final once the server listens. */
   publicUrl: PublicUrl
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Warnings for the operator. */
   warnings(): readonly string[]
   /** The file of the root secret; only with an embedded database. */
@@ -65,6 +84,9 @@ export class PublicUrl {
 
 type StoreOptions = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
 
+/** At a start of several machines the database may come last, or be between two primaries. */
+const PRIMARY_WAIT_MS = 30_000
+
 /** The database, connected and migrated. */
 export async function openStore(
   config: Config,
@@ -72,30 +94,62 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, warnings, logKey } = await openDatabase({
+  const { pool, replicas, openAnother, warnings, logKey, adminLogins } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
     observe,
     progress,
+    waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
+  if (replicas) lifecycle.own(replicas)
+  const livePool = once(() => openAnother(OF_LIVE_LISTS))
+  lifecycle.own({ stop: async () => (await livePool.opened)?.stop() })
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  return {
+    db,
+    replicas,
+    livePool: livePool.open,
+    openAnother,
+    hasTrigger: noTrigger === undefined,
+    warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
+    logKey,
+    adminLogins,
+    announce,
+    secretFile,
+  }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  {
+    db,
+    replicas,
+    livePool,
+    openAnother,
+    hasTrigger,
+    warnings,
+    logKey,
+    adminLogins,
+    announce,
+    secretFile,
+  }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
-  const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
+  const drill = isDrill(config)
+  const outgoing = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = lifecycle.own(
     new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
   )
   await changeLog.start()
+  schema.onChange(() => {
+    grantNew(db, adminLogins, config.api.schemas).catch((error: unknown) =>
+      observe({ message: 'logins of administrators lack grants', attrs: { error: reasonOf(error) } }),
+    )
+  })
   const isOpen = config.api.anonymous === 'all'
   if (isOpen) reportOpenTables(schema, observe)
   const openness = () => {
@@ -114,26 +168,64 @@ export async function openPlatform(
   return {
     observe,
     db,
+    replicas,
+    directUrl: () => db.primaryUrl(),
+    livePool,
+    hasSchemaTrigger: hasTrigger,
     schema,
     queue: new Queue({
       db,
       observe,
       pollMs: config.jobs.poll_interval_ms,
       finishMs: config.server.shutdown_timeout * 1000,
+      isIdle: drill,
     }),
     changeLog,
+    logKey,
     dryRuns: new DryRuns({ db, schema, key: logKey }),
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
+    adminLogins,
     candidates: new Candidates(logKey),
+    openAgentPool: () => openAnother(OF_AGENTS),
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),
-    gateways,
+    gateways: drill ? closedOutgoing(outgoing) : outgoing,
+    isDrill: drill,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
+    warnings: () => [
+      ...(drill ? [drillWarning(config)] : []),
+      ...warnings,
+      ...schema.read().warnings,
+      ...openness(),
+      ...changeLog.warnings(),
+    ],
     secretFile,
     announce,
+  }
+}
+
+/** Three for callers, of which slow lists take two at most, and the rest for what the server asks itself. */
+const OF_LIVE_LISTS = { maxConns: 6, minConns: 1 }
+
+/** They are slow and many, and people come first. */
+const OF_AGENTS = { maxConns: 4, minConns: 0, statementTimeoutMs: 5_000 }
+
+/** Opened on the first call; after a failure, on the next. */
+function once<T>(make: () => Promise<T>): { open: () => Promise<T>; readonly opened: Promise<T | undefined> } {
+  let made: Promise<T> | undefined
+  return {
+    open: () => {
+      made ??= make().catch((error: unknown) => {
+        made = undefined
+        throw error
+      })
+      return made
+    },
+    get opened() {
+      return made?.catch(() => undefined) ?? Promise.resolve(undefined)
+    },
   }
 }
 

@@ -103,7 +103,7 @@ test('what no key reads is said in words that help, and comes back with its key'
     const warnings = body.warnings.filter((one: string) => one.includes('auth.previous_encryption_keys'))
     assert.deepEqual(
       warnings.map((one: string) => one.split(' cannot')[0]),
-      ['1 TOTP secrets', '1 keys of backup codes', '1 webhook secrets'],
+      ['1 TOTP secrets', '1 keys of backup codes', '1 webhook secrets', '1 signing keys'],
     )
   })
   // New secrets are kept under the new key, old ones wait for theirs.
@@ -134,7 +134,7 @@ test('svc secrets reencrypt does the same, and fails while something cannot be r
   const done = await svc({ SVC_AUTH_ENCRYPTION_KEY: B, SVC_AUTH_PREVIOUS_ENCRYPTION_KEYS: A })
   assert.deepEqual(done, {
     code: 0,
-    out: 'TOTP secrets: 1 encrypted anew\nTOTP secrets of administrators: 0 encrypted anew\nkeys of backup codes: 1 encrypted anew\nwebhook secrets: 1 encrypted anew\n',
+    out: 'TOTP secrets: 1 encrypted anew\nTOTP secrets of administrators: 0 encrypted anew\nkeys of backup codes: 1 encrypted anew\nwebhook secrets: 1 encrypted anew\nsigning keys: 1 encrypted anew\n',
     err: '',
   })
   const second = await on(first, { encryption_key: B })

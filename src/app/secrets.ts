@@ -6,13 +6,20 @@ import { SecretBox } from '../core/secret-box.ts'
 import type { Db } from '../db/db.ts'
 import { type Resealed, reseal, type SealedColumn } from '../db/sealed.ts'
 import { adminTotpSecrets } from '../features/admin/second-factor.ts'
+import { signingSecrets } from '../features/auth/signing-keys.ts'
 import { backupCodeKey } from '../features/mfa/backup-code-key.ts'
 import { totpSecrets } from '../features/mfa/totp.ts'
 import { webhookSecrets } from '../features/webhooks/sealed.ts'
 import type { Feature } from '../http/feature.ts'
 
 /** All encrypted columns. */
-const SEALED_COLUMNS: readonly SealedColumn[] = [totpSecrets, adminTotpSecrets, backupCodeKey, webhookSecrets]
+const SEALED_COLUMNS: readonly SealedColumn[] = [
+  totpSecrets,
+  adminTotpSecrets,
+  backupCodeKey,
+  webhookSecrets,
+  signingSecrets,
+]
 
 /**
  * Previous keys come from three sources: configured keys, keys derived from configured root secrets, and the key derived

@@ -1,4 +1,5 @@
 import { cleanupsOf } from '../app/cleanups.ts'
+import { isDrill, keepingStore } from '../app/drill.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createStore } from '../features/storage/storage.ts'
 import { type Context, UsageError } from './command/command.ts'
@@ -17,7 +18,7 @@ export async function cleanup(context: Context): Promise<number> {
       history: config.history,
       key: '',
     })
-    const store = createStore(config.storage)
+    const store = isDrill(config) ? keepingStore(createStore(config.storage)) : createStore(config.storage)
     const cleanups = cleanupsOf(config, { db, store, trimLog: () => log.trim() })
     const names = Object.keys(cleanups)
     if (name === undefined) {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
+import { nearestName } from '../core/nearest.ts'
 import { Field, InvalidValue, NamedTables, type RawValue } from './fields.ts'
 import { table } from './table.ts'
 
@@ -35,6 +36,11 @@ const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
 
 const invalid = (key: string, reason: string): ConfigError => new ConfigError(`invalid value for ${key}: ${reason}`)
 
+function unknownKey(key: string): ConfigError {
+  const near = nearestName(key, fieldByKey.keys())
+  return new ConfigError(`unknown configuration key: ${key}${near === undefined ? '' : `; did you mean ${near}?`}`)
+}
+
 export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
 
 /** defaults < file < environment < flags < overrides */
@@ -49,7 +55,7 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
     if (value !== undefined) found.set(key, { value, text: true })
   }
   for (const [key, value] of Object.entries(sources.overrides ?? {})) {
-    if (fieldAt(key) === undefined) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (fieldAt(key) === undefined) throw unknownKey(key)
     found.set(key, { value, text: typeof value === 'string' })
   }
   const config = withDerived(build(table, '', found, cwd) as Config)
@@ -137,7 +143,7 @@ function flatten(node: Record<string, unknown>, prefix: string): [string, unknow
     if (fieldAt(key) !== undefined) return [[key, value]]
     if (isTable(value) && Object.keys(value).length > 0) return flatten(value, `${key}.`)
     const isKnownTable = entries.some((entry) => entry.key === key || entry.key.startsWith(`${key}.`))
-    if (!isKnownTable) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (!isKnownTable) throw unknownKey(key)
     if (isTable(value)) return []
     throw invalid(key, 'expected a table')
   })
@@ -222,7 +228,7 @@ const CDN_KEYS = {
 } as const
 
 /** Checks that involve several keys. */
-function checkCombinations({ auth, api, database, email, storage, jobs, push }: Config): void {
+function checkCombinations({ auth, api, backup, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (auth.org_roles[0] !== 'owner') throw invalid('auth.org_roles', 'must begin with owner')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
@@ -247,6 +253,9 @@ function checkCombinations({ auth, api, database, email, storage, jobs, push }: 
   for (const key of CDN_KEYS[cdn.provider]) {
     needed(`storage.cdn.${key}`, cdn[key], `when storage.cdn.provider is ${cdn.provider}`)
   }
+  if (backup.schedule !== '' && !jobs.enabled) throw invalid('backup.schedule', 'needs jobs.enabled')
+  if (backup.schedule !== '') needed('backup.to', backup.to, 'with backup.schedule')
+  if (backup.continuous !== '') needed('backup.to', backup.to, 'with backup.continuous')
   if (push.enabled && !jobs.enabled) throw invalid('push.enabled', 'needs jobs.enabled')
   if (push.apns.key_file !== '') {
     for (const key of ['team_id', 'key_id', 'bundle_id'] as const) {

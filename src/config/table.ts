@@ -16,6 +16,7 @@ import {
   rate,
   size,
   str,
+  tables,
   url,
   webOrigin,
 } from './fields.ts'
@@ -24,6 +25,12 @@ import {
 const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
+
+/** Of libpq's values those that find a server that takes writes. */
+const takesWrites = emptyOr(
+  /^(?!.*[?&]target_session_attrs=(?!(?:any|primary|read-write)(?:&|$)))/s,
+  'target_session_attrs must be any, primary or read-write',
+)
 
 /** A web origin, or the origin that Android reports for an application. */
 const passkeyOrigin = matching(
@@ -51,14 +58,20 @@ export const table = {
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
-    url: str('', 'connection string; empty = embedded PostgreSQL', { flag: 'database-url' }),
+    url: str('', 'connection string, of one host or several (`h1:5432,h2:5432`); empty = embedded PostgreSQL', {
+      flag: 'database-url',
+      check: takesWrites,
+    }),
+    replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
     max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),
     embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {
       flag: 'pg-bin',
     }),
-    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url'),
+    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url', {
+      check: takesWrites,
+    }),
     prepared_statements: bool(true, 'false for poolers without prepared statements'),
     migrations_dir: path('./migrations', 'your own migrations, run by `svc migrate up`'),
   },
@@ -94,10 +107,31 @@ export const table = {
         of: 'keys',
       },
     ),
+    signing_algorithm: choice(
+      ['auto', 'ES256', 'EdDSA', 'HS256'],
+      'auto',
+      'signs access tokens; auto = that of the newest key, on a new database ES256; see `/.well-known/jwks.json`',
+    ),
     token_duration: duration(900, 'life of an access token'),
     refresh_token_duration: duration(604_800, 'life of a refresh token'),
     refresh_grace_seconds: int(0, 'time in which a used refresh token still answers', { min: 0, max: 60 }),
     min_password_length: int(8, 'shortest password', { min: 8 }),
+    password_classes: int(0, 'of lower case, upper case, digits and others, how many a new password has', {
+      min: 0,
+      max: 4,
+    }),
+    password_breach_url: url(
+      'http',
+      'list of known passwords, asked for by the first five hex digits of the SHA-1 as `<url>/<digits>`; empty = none',
+    ),
+    captcha_provider: choice(
+      ['none', 'turnstile', 'hcaptcha', 'recaptcha'],
+      'none',
+      'who proves `captcha_token` at registration, magic link, SMS, reset, and login after three failures',
+    ),
+    captcha_secret: str('', 'of the captcha provider'),
+    captcha_url: url('http', 'another service that speaks the `siteverify` protocol; empty = the provider'),
+    new_device_mail: bool(true, 'mail the owner about a sign-in from a device not seen for 90 days'),
     argon2_memory: int(19_456, 'argon2id memory in KiB', { min: 8 }),
     argon2_time: int(2, 'argon2id passes', { min: 1 }),
     argon2_threads: int(1, 'argon2id lanes', { min: 1, max: 255 }),
@@ -161,11 +195,30 @@ export const table = {
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
     ),
+    issuers: tables(
+      'other issuers whose tokens are callers here: `issuer`, `audience` (list), `jwks_url` (empty = discovered), `algorithms`, `claims` (`{id, email, role}`: which claim is it), `provision` (true: an account at first sight), `max_token_age` (24h), `acr_aal2` (list: `acr` that are two factors)',
+      {
+        issuer: url('http', 'as in `iss`'),
+        audience: listOf([], 'one of them is in `aud`'),
+        jwks_url: url('http', 'the keys; empty = by discovery'),
+        algorithms: listOf(['RS256', 'ES256', 'EdDSA'], 'of the signature', {
+          item: matching(/^(RS|PS|ES)(256|384|512)$|^EdDSA$/, 'an asymmetric algorithm', (item) => item),
+        }),
+        claims: map('which claim is what', 'name→claim', (name) => {
+          if (!['id', 'email', 'role'].includes(name)) throw new InvalidValue(`claims has no ${name}`)
+        }),
+        provision: bool(true, 'false: no account is made'),
+        max_token_age: duration('24h', 'a token counts no longer', { min: 1 }),
+        acr_aal2: listOf([], 'values of `acr` that are two factors'),
+      },
+      ['issuer', 'audience'],
+    ),
     oauth_provider: {
       enabled: bool(false, 'the OAuth 2.0 authorization server'),
       access_token_duration: duration(3600, 'life of an access token it issues'),
       refresh_token_duration: duration(2_592_000, 'life of a refresh token it issues'),
       auth_code_duration: duration(600, 'life of a code', { min: 1, max: 600 }),
+      registration: bool(false, 'applications may register themselves (RFC 7591)'),
     },
   },
   api: {
@@ -197,6 +250,14 @@ export const table = {
     cdn_purge_all: rate('1/min', 'per address; a purge of everything'),
     api: rate('off', 'data routes, per user or key'),
     api_anonymous: rate('off', 'data routes without bearer, per address'),
+    agents: rate('120/min', 'calls of agents, per user or key'),
+  },
+  agents: {
+    enabled: bool(false, 'agents may work as their user at /api/mcp (Model Context Protocol)'),
+    quarantine: bool(true, 'after an agent has read text of others, its writes wait for the user'),
+    api_keys: bool(false, 'API keys work at /api/mcp too'),
+    admin: bool(false, 'tools for the operator at /api/admin/mcp'),
+    allow_private_clients: bool(false, 'documents of client ids may be on private addresses; for tests'),
   },
   email: {
     backend: choice(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),
@@ -228,6 +289,9 @@ export const table = {
       },
     ),
     ownerless_quota: size('10GB', 'bytes of all files that no account owns, then 507; the operator’s do not count', {
+      min: 0,
+    }),
+    user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
       min: 0,
     }),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
@@ -267,6 +331,7 @@ export const table = {
     max_connections_per_user: int(100, 'open streams and WebSockets, at each worker', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
+    live_interval_ms: int(100, 'milliseconds between two reads of a live list, at least', { min: 10, max: 60_000 }),
     open_channels: listOf(
       [],
       'channels that every user may join and send to, such as `public:*`; policies decide about the others',
@@ -306,6 +371,35 @@ export const table = {
       environment: choice(['production', 'sandbox'], 'production', 'which of the two services'),
       endpoint: url('origin', 'where messages are sent; empty = by environment'),
     },
+  },
+  backup: {
+    to: str('', 'where backups go: a folder, or `s3://bucket/prefix`; empty = no backups by the server'),
+    schedule: str(
+      '',
+      'when a backup is taken, as a cron expression in UTC; empty = when `svc backup` or the API say so',
+    ),
+    keep: int(7, 'good backups that are kept; older ones go after the next good one', { min: 1, max: 10_000 }),
+    verify: str(
+      '0 5 * * 0',
+      'when the newest backup is restored for a check, as a cron expression in UTC; empty = never',
+    ),
+    continuous: choice(
+      ['', 'async', 'sync'],
+      '',
+      'async: the log is sent to the target as it is written; sync: a write is acknowledged once it is there',
+    ),
+    sync_timeout: duration(10, 'sync: how long writes wait for the target', { max: 3600 }),
+    sync_strict: bool(false, 'sync, target away: true = writes answer 503; false = go on as async'),
+    passphrase: str('', 'encrypts everything that goes to the target, and seals the root secret into it'),
+    key_file: path('', 'a text file with the passphrase'),
+    plain: bool(false, 'true: an `s3://` target is allowed without passphrase'),
+    s3_endpoint: str('', 'as storage.s3_endpoint, for an `s3://` target; empty = as there', {
+      check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),
+    }),
+    s3_access_key: str('', 'empty = as storage.s3_access_key'),
+    s3_secret_key: str('', 'secret of that key'),
+    s3_region: str('', 'empty = as storage.s3_region'),
+    s3_use_ssl: bool(true, 'https, where backup.s3_endpoint does not say'),
   },
   audit: {
     all_tables: bool(false, 'true: changes of data are audited, of every table'),
@@ -348,7 +442,11 @@ export const table = {
   },
   log: {
     level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: choice(['json', 'text'], 'json', 'form of a line'),
+    format: choice(
+      ['auto', 'json', 'text'],
+      'auto',
+      'form of a line; auto = text with colour on a terminal, json elsewhere',
+    ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   metrics: {

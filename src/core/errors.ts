@@ -50,6 +50,8 @@ const specific = {
   invalid_phone: 400,
   invalid_link: 400,
   weak_password: 400,
+  captcha_required: 400,
+  captcha_failed: 400,
   no_primary_key: 400,
   query_too_complex: 400,
   extension_missing: 400,
@@ -86,6 +88,8 @@ const specific = {
   user_not_found: 404,
   session_not_found: 404,
   grant_not_found: 404,
+  agent_not_found: 404,
+  pending_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,
@@ -95,6 +99,7 @@ const specific = {
   oauth_client_not_found: 404,
   job_not_found: 404,
   schedule_not_found: 404,
+  backup_not_found: 404,
   webhook_not_found: 404,
   delivery_not_found: 404,
   device_not_found: 404,
@@ -122,6 +127,7 @@ const specific = {
   import_failed: 422,
   idempotency_key_reused: 422,
   payload_too_large: 413,
+  quota_exceeded: 413,
   response_too_large: 413,
   too_many_attempts: 429,
   app_rate_limited: 429,
@@ -215,9 +221,10 @@ export const isMistake = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
-export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
-  new AppError(code, message)
-export const notFound = (message: string, code: CodeOf<404> = 'not_found'): AppError => new AppError(code, message)
+export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed', details: Details = {}): AppError =>
+  new AppError(code, message, details)
+export const notFound = (message: string, code: CodeOf<404> = 'not_found', details: Details = {}): AppError =>
+  new AppError(code, message, details)
 /** The value, or 404 if there is none. */
 export function found<T>(value: T | null | undefined, message: string, code: CodeOf<404>): T {
   if (value === null || value === undefined) throw notFound(message, code)
@@ -235,6 +242,17 @@ export const unavailable = (
 export const serverBusy = (): AppError => unavailable('server busy', 1, 'server_busy')
 export const databaseUnavailable = (cause?: unknown): AppError =>
   unavailable('database unavailable', 1, 'database_unavailable', cause)
+
+/** The connection was lost while a write was at work: it may or may not be committed. */
+export const outcomeUnknown = (cause?: unknown): AppError =>
+  new AppError('database_unavailable', 'database unavailable', {
+    cause,
+    headers: { 'Retry-After': '1' },
+    data: { outcome: { code: 'unknown', message: OUTCOME_UNKNOWN } },
+  })
+const OUTCOME_UNKNOWN =
+  'the connection to the database was lost before it answered: the write may be done or not; ' +
+  'a request with an Idempotency-Key can be repeated safely'
 
 export const hasStatus = (error: unknown, status: number): error is AppError =>
   error instanceof AppError && error.status === status

@@ -39,10 +39,10 @@ export type Identity =
     }
   /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
-  /** API key or OAuth token; `userId` is null for OAuth client credentials. */
+  /** API key, OAuth token, or token of another issuer; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'
-      via: 'api_key' | 'oauth'
+      via: 'api_key' | 'oauth' | 'issuer'
       keyId: string
       /** What the tokens of an OAuth grant have in common; undefined for API keys. */
       grantId?: string
@@ -50,10 +50,20 @@ export type Identity =
       email: string
       grant: Grant
       impersonation?: Impersonation
+      /** The organisation of an API key; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
+      /** An agent's token: good for its resource and nowhere else. */
+      agent?: AgentTerms
+      /** What another issuer says: how the caller signed in there, and its claims as JSON. */
+      aal?: 'aal1' | 'aal2'
+      claims?: string
     }
-  /** An administrator's token: the server's own database role, RLS bypassed. `email`: undefined for the shared password. */
+  /**
+   * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
+   * shared password.
+   */
   | {
       kind: 'admin'
       tokenId: string
@@ -68,21 +78,50 @@ export type Identity =
       isLockable?: true
       /** Set for a request of such a dashboard while it is locked. */
       isLocked?: true
+      /** What the owner does as the server's own role: policies, and functions under a role of the owner's choice. */
+      asServer?: true
       expiresAt: number
     }
-  /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
-  | { kind: 'system'; for?: 'callers' }
+  /**
+   * The server itself: its own tables and background work. `callers`: what callers cause, which gives way to the server's own.
+   * `data`: tables of users, whose code never runs as the server's own role; on the search path of requests.
+   */
+  | { kind: 'system'; for?: 'callers' | 'data' }
+
+/** What a user agreed to for an agent. */
+export type AgentTerms = {
+  /** The client: an id of the server's own, and the one that it is known by. */
+  readonly client: string
+  readonly clientId: string
+  /** Rows an hour that need no second step; null: every write has two. */
+  readonly auto: number | null
+  /** Every write waits for the user's own hand. */
+  readonly release: boolean
+  readonly resource: string
+}
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }
 /** As SYSTEM, for what callers cause at routes without a table of their own: files, sites, OAuth. */
 export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
+/** As SYSTEM, on tables of users: their triggers, defaults and types may be code of anyone who made them. */
+export const ON_DATA: Identity = { kind: 'system', for: 'data' }
 
 /** The server, at work for a caller; for the operator as for itself. */
 export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
 
-/** The server at work as its owner would be, under a name for the change log. */
-export const asOwner = (tokenId: string): Identity => ({ kind: 'admin', tokenId, role: 'owner', expiresAt: 0 })
+/** The server's own role on the search path of requests, under a name for the change log. */
+export const asServer = (tokenId: string): Identity => ({
+  kind: 'admin',
+  tokenId,
+  role: 'owner',
+  asServer: true,
+  expiresAt: 0,
+})
+
+/** What an administrator who is no owner may call functions as: they read, and write nothing. */
+export const asReader = (who: Identity): Identity =>
+  who.kind === 'admin' && who.role === 'operator' ? { ...who, role: 'viewer' } : who
 
 export const isOwner = (who: Identity): boolean => who.kind === 'admin' && who.role === 'owner'
 
@@ -106,7 +145,13 @@ export function databaseSession(who: Identity): DatabaseSession {
         claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
       }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
+      return {
+        role: 'svc_authenticated',
+        userId: who.userId ?? '',
+        email: who.email,
+        aal: who.aal ?? 'aal1',
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
+      }
     case 'admin':
     case 'system':
       return { role: 'none', userId: '', email: '', aal: '', claims: '' }
@@ -147,7 +192,7 @@ export const mayOnlyRead = (who: Identity): boolean =>
   who.kind === 'admin' ? who.isLocked === true : impersonationOf(who)?.write === false
 
 /** The refusal of a write by a caller who may only read. */
-export const readOnlyRefusal = (who: Identity): AppError =>
+export const writeRefusal = (who: Identity): AppError =>
   who.kind === 'admin'
     ? new AppError('locked', 'the dashboard is locked: unlock it to write')
     : new AppError('insufficient_scope', 'this impersonation may only read')
@@ -167,6 +212,14 @@ export function userOf(who: Identity): UserIdentity {
   return who
 }
 
+export type AdminIdentity = Extract<Identity, { kind: 'admin' }>
+
+/** As `userOf`, for routes of administrators. */
+export function adminOf(who: Identity): AdminIdentity {
+  if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')
+  return who
+}
+
 /** A user who passed the first factor and has to pass the second. */
 export type PendingIdentity = Extract<Identity, { kind: 'mfa' }>
 
@@ -181,6 +234,10 @@ export const meteredAppOf = (who: Identity): string | null => (impersonationOf(w
 
 /** The app of a key or token, if it has one. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
+
+/** The organisation for which a user or key acts, as the token or key says. */
+export const orgIdOf = (who: Identity): string | undefined =>
+  who.kind === 'user' || who.kind === 'key' ? who.org : undefined
 
 /** The user behind an identity, if there is one. */
 export const userIdOf = (who: Identity): string | null => {

@@ -17,4 +17,6 @@ export interface JobHandler {
   (run: JobRun): Promise<void>
   /** The run may finish when the server stops, because its effect (a message being sent) cannot be undone. */
   readonly finishes?: true
+  /** Most milliseconds of a run; default an hour. */
+  readonly longestMs?: number
 }

@@ -1,4 +1,4 @@
-import { AppError, databaseUnavailable, type ErrorCode, unavailable } from '../core/errors.ts'
+import { AppError, databaseUnavailable, type ErrorCode, outcomeUnknown, unavailable } from '../core/errors.ts'
 
 /** An error as the driver reports it: from PostgreSQL (with a SQLSTATE) or from the connection. */
 export type PgError = Error & {
@@ -19,6 +19,8 @@ export type PgError = Error & {
   where?: string
   /** Set by asConnectionError. */
   isConnectionError?: boolean
+  /** Set by asUnknownFate. */
+  isFateUnknown?: boolean
 }
 
 /** Which statement of a flight PostgreSQL refused. */
@@ -70,6 +72,9 @@ export const asConnectionError = <E extends Error>(error: E): E => Object.assign
 
 const isConnectionError = (error: unknown): boolean => causeOf(error)?.isConnectionError === true
 
+/** Marks a failure after which the statement may or may not be committed. */
+export const asUnknownFate = <E extends Error>(error: E): E => Object.assign(error, { isFateUnknown: true })
+
 /** SQLSTATEs of a lost connection, a shutdown and too many clients. */
 const LOST = /^(?:08|57P0|53300)/
 
@@ -98,6 +103,8 @@ export const isTooManyClients: ErrorTest = raised('53300')
 /** The database answers, but refuses the login. */
 export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
 export const isSyntaxError: ErrorTest = raised('42601')
+/** A write in a read-only transaction. */
+export const isReadOnly: ErrorTest = raised('25006')
 export const isMissingTable: ErrorTest = raised('42P01')
 export const isMissingColumn: ErrorTest = raised('42703')
 /**
@@ -134,12 +141,17 @@ export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)
   return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
 }
+/** PostgreSQL ended the session, and with it a transaction whose commit it had not begun. */
+export const isEndedSession: ErrorTest = raised('57P01', '57P03')
 /** A fault of the server, not of the statement: resources, shutdown, corruption. */
 export const isServerTrouble: ErrorTest = raisedLike(/^(?:08|53|57|58|XX00[12])/)
 /** Raised by svc.require_rows. */
 export const isRowMissing: ErrorTest = raised('SV404')
 /** Raised by svc.put_back. */
 export const isTooMuch: ErrorTest = raised('SV413')
+export const isUniqueViolation: ErrorTest = raised('23505')
+/** Raised by svc.end_trial: the statements before it were allowed. */
+export const isTrialEnd: ErrorTest = raised('SVF00')
 /** Raised by svc.lock_refresh. */
 export const isRefreshing: ErrorTest = raised('SV001')
 
@@ -189,6 +201,10 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   SVK02: ['already_done', 'already done'],
   SVK03: ['rate_limited', 'too many answers are kept'],
   SVK04: ['rate_limited', 'too many answers are kept'],
+  // Of svc.take_upload() and svc.stored_upload().
+  SVF03: ['quota_exceeded', 'quota exceeded'],
+  SVF04: ['bucket_not_found', 'bucket not found'],
+  SVF07: ['insufficient_storage', 'insufficient storage'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 
@@ -213,6 +229,7 @@ const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 export function fromPg(thrown: unknown): unknown {
   if (!(thrown instanceof Error) || thrown instanceof AppError) return thrown
   const error: PgError = thrown
+  if (error.isFateUnknown) return outcomeUnknown(error)
   const state = sqlStateOf(error)
   if (state === undefined) return isConnectionError(error) ? databaseUnavailable(error) : error
   return fromState(error, state)

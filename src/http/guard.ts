@@ -1,5 +1,5 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
-import { ADMIN_ROLES, ANONYMOUS, type Identity, impersonationOf, readOnlyRefusal } from '../core/identity.ts'
+import { ADMIN_ROLES, ANONYMOUS, type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Grant } from '../core/scope.ts'
 import type { Auth, Call, Route } from './route.ts'
 
@@ -36,7 +36,7 @@ export function identifyCaller(
   inQuery: string | undefined,
   identify: Identify,
 ): Identity | Promise<Identity> {
-  if (auth === 'none') return ANONYMOUS
+  if (auth === 'none' || auth === 'own') return ANONYMOUS
   if (auth === 'admin') return adminOnly(authorization, identify)
   const bearer = bearerOf(authorization, inQuery)
   if (bearer !== undefined) return identify(bearer)
@@ -60,6 +60,7 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
   if (route.auth !== 'none' && route.auth !== 'admin') admitImpersonation(route, who)
   switch (route.auth) {
     case 'none':
+    case 'own':
       return
     case 'admin':
       if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')
@@ -91,7 +92,7 @@ function admitImpersonation({ impersonable, access, readsToo }: Route, who: Iden
   const impersonation = impersonationOf(who)
   if (impersonation === undefined) return
   if (!impersonable) throw new AppError('forbidden', 'an impersonation cannot be used here')
-  if (access === 'write' && !impersonation.write && !readsToo) throw readOnlyRefusal(who)
+  if (access === 'write' && !impersonation.write && !readsToo) throw writeRefusal(who)
 }
 
 type Admin = Extract<Identity, { kind: 'admin' }>

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
-import { type Identity, impersonationOf, readOnlyRefusal } from '../core/identity.ts'
+import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
 import { checkDryRun } from './dry-run.ts'
@@ -29,6 +29,8 @@ export type PipelineDeps = {
   audit: Audit
   /** Undefined: no request has an Idempotency-Key. */
   runOnce?: RunOnce | undefined
+  /** `Svc-Position` of an answer to a write of this caller. Undefined: there are no replicas. */
+  wrote?: ((who: Identity) => string | undefined) | undefined
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
@@ -120,9 +122,10 @@ const isUnguarded = (route: Route): boolean =>
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
   if (route.upgrade) admitHandshake(deps, exchange)
-  const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
+  const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
@@ -151,11 +154,21 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   const run = (isKeyed && deps.runOnce) || (isActingAs ? runAs(deps) : runPlainly)
   const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
+  if (deps.wrote !== undefined && isWrite(exchange, route)) pushPosition(exchange, deps.wrote(exchange.who))
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
 }
+
+const isWrite = ({ method }: Exchange, route: Route): boolean =>
+  method !== 'GET' && method !== 'HEAD' && route.access !== 'read'
+
+function pushPosition(exchange: Exchange, position: string | undefined): void {
+  if (position !== undefined) exchange.own.push('Svc-Position', position)
+}
+const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | undefined =>
+  tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
 
 const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
 
@@ -177,7 +190,7 @@ async function holdLocked(
 ): Promise<void> {
   if (method === 'GET' || (await isUnlocked?.(who.tokenId))) return
   exchange.who = { ...who, isLocked: true }
-  if (!readsToo) throw readOnlyRefusal(exchange.who)
+  if (!readsToo) throw writeRefusal(exchange.who)
 }
 
 const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)

@@ -96,6 +96,7 @@ export function limitFor(
   who: Identity,
   ip: string,
 ): { name: string; subject: string; rate: RateLimit } | undefined {
+  if (name === 'agents' && who.kind === 'key') return withRate(name, who.userId ?? who.keyId, rates[name])
   if (name !== 'api') return withRate(name, addressSubject(ip), rates[name])
   if (impersonationOf(who) !== undefined) return withRate('api', ownerOf(who) ?? '', rates['api'])
   switch (who.kind) {

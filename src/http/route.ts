@@ -15,8 +15,9 @@ export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
  * none: the bearer is ignored. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none and is
  * kept in `call.badBearer` for a handler that may need it.
  * user: a user's JWT. mfa: an MFA token. user-or-mfa: either. admin: the admin token only.
+ * own: the route identifies its callers itself, by `identify`.
  */
-export type Auth = 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
+export type Auth = 'own' | 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
 
 /**
  * What keys and OAuth tokens may do on a route. `none` refuses them (the default); `read` admits every scope; `write`
@@ -99,6 +100,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** Of a route whose auth is `own`: throws for callers that it does not take. */
+  readonly identify?: (call: Call) => Identity | Promise<Identity>
   /** The least role of administrators that the route admits; unstated it is the owner. */
   readonly leastRole?: AdminRole
   /** Open to administrators who have to enrol a second factor first. */
@@ -113,8 +116,11 @@ export type Route = {
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
-  /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */
-  readonly tokenInQuery?: true
+  /**
+   * The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. `live`: of streams,
+   * which this route answers with `live=true`.
+   */
+  readonly tokenInQuery?: true | 'live'
   /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
   readonly limit?: LimitName

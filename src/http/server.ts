@@ -13,7 +13,7 @@ import type { Reply } from './route.ts'
 import { lastResponseOn, requestsUpgradedAt } from './upgrade.ts'
 import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
-import { causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
+import { bodyFor, causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { IncomingBodies, type IncomingPace } from './wire/incoming-bodies.ts'
 import { KEEP_ALIVE_SECONDS, PlainHeads, responseOn } from './wire/node-internals.ts'
@@ -254,7 +254,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       if (exchange.isConnectionTaken) exchange.request.socket.destroy()
       else if (response.headersSent) response.destroy()
       else {
-        const body = route?.errorBody ? route.errorBody(error) : error.toJSON()
+        const body = route?.errorBody ? route.errorBody(error) : bodyFor(exchange.method, error)
         send(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) })
       }
     } catch (again) {

@@ -1,8 +1,10 @@
 import type { Db } from '../db/db.ts'
 import type { Sql } from '../db/sql.ts'
+import type { RequireCaptcha } from './captcha.ts'
 import type { ProveAddress } from './email-ownership.ts'
 import type { MakeMailLink, QueueMail } from './mail-links.ts'
 import type { Passwords } from './password-hashing.ts'
+import type { RequireGoodPassword } from './password-rules.ts'
 import type { StartSession } from './session.ts'
 import type { AuthSettings } from './settings.ts'
 
@@ -13,6 +15,9 @@ export type IdentityDeps = {
   appName: string
   publicBaseUrl: () => string
   passwords: Passwords
+  requireGoodPassword: RequireGoodPassword
+  /** Undefined where no captcha is configured. */
+  requireCaptcha: RequireCaptcha | undefined
   startSession: StartSession
   mailLink: MakeMailLink
   proveAddress: ProveAddress

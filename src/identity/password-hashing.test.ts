@@ -66,10 +66,23 @@ test('after close hashing is refused and nothing hangs', async () => {
   assert.equal((await pending).length, 3)
 })
 
+const rules = (min_password_length: number, password_classes = 0) => ({ min_password_length, password_classes })
+
 test('length limits count characters below and bytes above', () => {
-  assert.throws(() => checkPasswordRules('1234567', 8), /password must be at least 8 characters/)
-  assert.throws(() => checkPasswordRules('🦁🦁🦁🦁', 8), /at least 8 characters/)
-  assert.throws(() => checkPasswordRules('é'.repeat(513), 8), /password must be at most 1024 bytes/)
-  checkPasswordRules('12345678', 8)
-  checkPasswordRules('a'.repeat(1024), 8)
+  assert.throws(() => checkPasswordRules('1234567', rules(8)), /password must be at least 8 characters/)
+  assert.throws(() => checkPasswordRules('🦁🦁🦁🦁', rules(8)), /at least 8 characters/)
+  assert.throws(() => checkPasswordRules('é'.repeat(513), rules(8)), /password must be at most 1024 bytes/)
+  checkPasswordRules('12345678', rules(8))
+  checkPasswordRules('a'.repeat(1024), rules(8))
+})
+
+test('classes of characters are lower case, upper case, digits and others, in any script', () => {
+  checkPasswordRules('passwort', rules(8, 1))
+  assert.throws(
+    () => checkPasswordRules('passwort', rules(8, 2)),
+    /at least 2 of: lower case, upper case, digits, others/,
+  )
+  checkPasswordRules('Пароль12', rules(8, 3))
+  assert.throws(() => checkPasswordRules('Passwort12', rules(8, 4)), /at least 4 of/)
+  checkPasswordRules('Passwort 12', rules(8, 4))
 })

@@ -9,3 +9,8 @@ const secondFactorPending = t.object({ mfa_pending: t.boolean(), mfa_token: t.st
 export const signedInOrPending = t.union(signedIn, secondFactorPending)
 
 export const message = t.object({ message: t.string() })
+
+/** Beside what a request is about, where a captcha may be asked for. */
+export const withCaptcha = t.object({
+  captcha_token: t.optional(t.string({ description: 'of the captcha, where one is configured' })),
+})

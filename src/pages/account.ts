@@ -1,3 +1,4 @@
+import { agentsSection } from './account/agents.ts'
 import { backupCodesSection } from './account/backup-codes.ts'
 import { factorsSection } from './account/factors.ts'
 import { grantsSection } from './account/grants.ts'
@@ -29,7 +30,8 @@ function begin(): void {
 async function showAccount(): Promise<void> {
   document.body.className = ''
   const factors = factorsSection()
-  const sections = [passkeysSection(factors.fill), factors, backupCodesSection(), sessionsSection(), grantsSection()]
+  const parts = [backupCodesSection(), sessionsSection(), grantsSection()]
+  const sections = [agentsSection(), passkeysSection(factors.fill), factors, ...parts]
   await Promise.all(sections.map(({ fill }) => fill()))
   const greeting = greetingSection()
   const invitation = invitationSection()

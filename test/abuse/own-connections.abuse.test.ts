@@ -21,8 +21,8 @@ const site = (path: string) =>
 const basic = { authorization: `Basic ${btoa('svc_cid_x:y')}` }
 const authorize = 'GET /api/auth/authorize?client_id=svc_cid_x&response_type=code'
 const crowds: [string, string, () => Promise<unknown>][] = [
-  ['lists of a bucket', 'svc.storage_objects', () => api.call('GET /api/storage/open?limit=1')],
-  ['downloads', 'svc.storage_objects', () => api.call('GET /api/storage/open/x')],
+  ['lists of a bucket', 'svc.objects', () => api.call('GET /api/storage/open?limit=1')],
+  ['downloads', 'svc.objects', () => api.call('GET /api/storage/open/x')],
   ['pages of a site', 'svc.sites', () => site('/index.html')],
   ['prompts for consent', 'svc.oauth_clients', () => api.call(authorize, { as: ada.token })],
   [

@@ -35,6 +35,8 @@ test('every path under /api/admin asks for the admin token', () => {
   assert.deepEqual(open.map(({ method, path }) => `${method} ${path}`).toSorted(), [
     'GET /api/admin/status',
     'POST /api/admin/auth',
+    'POST /api/admin/auth/passkey/begin',
+    'POST /api/admin/auth/passkey/finish',
   ])
 })
 

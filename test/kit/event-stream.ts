@@ -27,10 +27,19 @@ export type EventReader = {
   ended(): Promise<void>
 }
 
-export type Listening = { token?: string; headers?: Record<string, string>; query?: Record<string, string> }
+export type Listening = {
+  /** Default: the changes of tables. */
+  path?: string
+  token?: string
+  headers?: Record<string, string>
+  query?: Record<string, string>
+}
 
-export async function listenTo(url: string, { token, headers = {}, query = {} }: Listening = {}): Promise<EventReader> {
-  const address = new URL('/api/realtime', url)
+export async function listenTo(
+  url: string,
+  { path = '/api/realtime', token, headers = {}, query = {} }: Listening = {},
+): Promise<EventReader> {
+  const address = new URL(path, url)
   for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value)
   const auth: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
   return new Promise((resolve, reject) => {

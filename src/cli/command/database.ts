@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../../config/config.ts'
 import type { Db, Notifications } from '../../db/db.ts'
-import { openConnection } from '../../db/protocol/driver.ts'
+import { Primary } from '../../db/pool/primary.ts'
 import { openDatabase } from '../../db/setup/database.ts'
 import { socketUrl, tcpUrl } from '../../db/setup/embedded/address.ts'
 import { startEmbedded } from '../../db/setup/embedded/embedded.ts'
@@ -13,13 +13,13 @@ import { runningPostmaster } from '../../db/setup/embedded/postmaster.ts'
  * Runs `work` with the URL of the configured database. A stopped embedded database is started for the duration of
  * `work`.
  */
-async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
+export async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
   if (config.database.url !== '') return work(config.database.direct_url)
   const running = holderOf(config.data_dir) && runningPostmaster(join(config.data_dir, 'postgres'))
   if (running) {
     const isSocket = process.platform !== 'win32'
     const dir = running.socketDir.startsWith('/proc/') ? join(config.data_dir, 'run') : running.socketDir
-    return work(isSocket ? socketUrl(dir) : tcpUrl(config.data_dir, running.port))
+    return work(isSocket ? socketUrl(config.data_dir, dir) : tcpUrl(config.data_dir, running.port))
   }
   const { embedded_bin_dir: binDir } = config.database
   const cluster = await startEmbedded({ dataDir: config.data_dir, binDir, log: () => {} })
@@ -32,7 +32,7 @@ async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise
 
 export const withConnection = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> =>
   withDatabaseUrl(config, async (url) => {
-    const client = await openConnection({ url, applicationName: 'svc' }).catch((error: Error) => {
+    const { client } = await new Primary(url).find('svc').catch((error: Error) => {
       throw new Error(`cannot connect to the database: ${error.message}`, { cause: error })
     })
     try {
@@ -47,7 +47,7 @@ export const withDb = <T>(config: Config, work: (db: Db & Notifications) => Prom
   withDatabaseUrl(config, async (url) => {
     const { pool } = await openDatabase({
       url,
-      config: { ...config.database, max_conns: 2, min_conns: 0 },
+      config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
       api: config.api,
       observe: () => {},
       progress: () => {},

@@ -1,9 +1,11 @@
 import { setFlagsFromString } from 'node:v8'
+import { isDrill } from '../../app/drill.ts'
 import type { RunningServer } from '../../app/options.ts'
 import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { version } from '../../core/version.ts'
 import { databaseRefusal } from '../../db/pg-errors.ts'
+import { hostNames } from '../../db/protocol/hosts.ts'
 import type { Log } from '../log/log.ts'
 import type { BannerFacts } from './banner.ts'
 
@@ -27,16 +29,19 @@ export async function factsOf(app: RunningServer, config: Config): Promise<Banne
   return {
     appVersion: version,
     url: publicBaseUrl(config, port),
+    dashboard: config.admin.dashboard ? `${publicBaseUrl(config, port)}/admin/` : undefined,
     database: `PostgreSQL ${serverVersion} ${databaseLocation(config)}`,
     capabilities,
     warnings,
     adminPassword: app.generatedPassword,
+    drill: isDrill(config),
   }
 }
 
 const databaseLocation = ({ database, data_dir }: Config): string => {
   if (database.url === '') return `embedded in ${data_dir}`
-  return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
+  const names = hostNames(database.url)
+  return names === '' || names.startsWith('/') ? 'at a local socket' : `at ${names}`
 }
 
 /** Why a start failed, in one sentence. */

@@ -21,6 +21,7 @@ import {
   durableStep,
   forgetImages,
   headOfLog,
+  imagesBetween,
   isKnownPoint,
   type LoggedAction,
   type LogPoint,
@@ -44,6 +45,8 @@ export type Change = {
   readonly name: string
   /** JSON texts as PostgreSQL wrote them. */
   readonly pk: string
+  /** The key as text, by which the log is searched; null where it is not known. */
+  readonly key?: string | null
   readonly record: Relayed | null
 }
 
@@ -180,6 +183,11 @@ export class ChangeLog {
   }
 
   /** Writes the changes of one request. */
+  /** The changes of a table as rows of SQL, for a flight that is not the server's own. */
+  imagesBetween(first: string, last: string, table: { oid: number }): Sql {
+    return imagesBetween(this.#key, first, last, table)
+  }
+
   appender(who: Identity, requestId: string): Appender {
     return Appender.of(this.#key, who, requestId)
   }
@@ -201,6 +209,11 @@ export class ChangeLog {
     for (let looks = 1; looks < HEAD_LOOKS && !this.#settled.hasReached(seen); looks++) await this.#settling?.next()
     const [point] = await this.#db.rows<LogPoint>(SYSTEM, headOfLog(this.#settled.upTo))
     return point ? positionOf(point) : '0-0'
+  }
+
+  /** Whether no other process reads the log. */
+  get isAlone(): boolean {
+    return !this.#others.areThere
   }
 
   /** What is committed now. */

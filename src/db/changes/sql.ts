@@ -54,6 +54,8 @@ export type ChangeRow = {
   schema: string
   name: string
   pk: string
+  /** See svc.key_text(); null where it is not known. */
+  key: string | null
   record: Relayed | null
 }
 
@@ -92,14 +94,18 @@ export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql 
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid, c.shape::text as shape,
          coalesce(n.nspname, case when to_regclass(format('%I.%I', c.schema_name, c.table_name)) is null then c.schema_name
            else '' end) as schema,
-         coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.record::text as record
+         coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.key, c.record::text as record
   from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c
   left join pg_class k on k.oid = c.table_oid left join pg_namespace n on n.oid = k.relnamespace order by c.id`
 
-/** Changes of one table, from the first to the last of these ids. */
+/** Changes of one table, from the first to the last of these ids, for the server's own login. */
 export const changesBetween = (first: string, last: string, table: { oid: number }): Sql => sql`
   select v.* from svc.change_log c join svc.changes v on v.entry = c.id
   where ${isBehind(sql`${first}::bigint - 1`)} and c.id <= ${last}::bigint and c.table_oid = ${table.oid}::oid`
+
+/** Images of the changes of one table, from the first to the last of these ids; any login may read them with the server's key. */
+export const imagesBetween = (key: string, first: string, last: string, table: { oid: number }): Sql =>
+  sql`svc.images_between(${key}, ${first}::pg_catalog.int8, ${last}::pg_catalog.int8, ${table.oid}::pg_catalog.oid)`
 
 const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_horizon`
 

@@ -19,7 +19,7 @@ const MOST_CHANGES = 10_000
 const MOST_BYTES = 8 * 1024 * 1024
 
 /** A change as svc.dry_run_changes() answers it; images and keys are JSON texts. */
-type LoggedChange = {
+export type LoggedChange = {
   oid: number
   schema: string
   name: string
@@ -44,7 +44,17 @@ export class DryRuns {
   start(who: Identity, signal: CancelSignal): DryRun {
     return new DryRun(this.#deps, this.#atOnce, who, signal)
   }
+
+  /** For a transaction of the caller of this, which tells that there are rows that it does not show. */
+  watch(who: Identity, signal: CancelSignal): DryRun {
+    return new DryRun(this.#deps, this.#atOnce, who, signal, true)
+  }
 }
+
+/** What a handler needs of a write that is tried. */
+export type TriedWrite = Pick<DryRun, 'db' | 'told'>
+/** In place of `DryRuns`, for handlers. */
+export type TriesWrites = { start(who: Identity, signal: CancelSignal): TriedWrite }
 
 export class DryRun {
   readonly #deps: Deps
@@ -53,8 +63,14 @@ export class DryRun {
   readonly #signal: CancelSignal
   /** The members `changes` and `truncated` of the answer, as JSON text. */
   told = '"changes":[]'
+  /** All of it, whoever may see it. */
+  logged: readonly LoggedChange[] = []
+  isCut = false
+  /** Rows that the caller may not see, of tables that it may read, are told as table and action. */
+  readonly tellsHidden: boolean
 
-  constructor(deps: Deps, atOnce: Semaphore, who: Identity, signal: CancelSignal) {
+  constructor(deps: Deps, atOnce: Semaphore, who: Identity, signal: CancelSignal, tellsHidden = false) {
+    this.tellsHidden = tellsHidden
     this.#deps = deps
     this.#atOnce = atOnce
     this.#who = who
@@ -100,9 +116,10 @@ export class DryRun {
         old_record::text as old, record::text as new
       from svc.dry_run_changes(${this.#deps.key}, ${since}::pg_catalog.int8, ${MOST_CHANGES + 1}, ${MOST_BYTES})`)
     const listed = changes.slice(0, countListed(changes))
-    const isCut = listed.length < changes.length
+    this.isCut = listed.length < changes.length
+    this.logged = listed
     const told = await this.#judge(tx, listed)
-    this.told = `"changes":[${told.join(',')}]${isCut ? ',"truncated":true' : ''}`
+    this.told = `"changes":[${told.join(',')}]${this.isCut ? ',"truncated":true' : ''}`
   }
 
   /** Each change as JSON text, in the order of the log; tables that the caller may not read are one entry at the end. */
@@ -121,11 +138,15 @@ export class DryRun {
         const security = JSON.parse((await tx.fly(rowSecurity(oid, viewer.role))) ?? '{}') as ImageSecurity
         const judged = judgedChanges({ schema, table }, viewer.role, security, pairs)
         for (const { n, text } of await seen(tx, table, judged)) texts[n] = text
+        if (this.tellsHidden) for (const { i, of } of group) texts[i] ??= hiddenChange(of)
       }
     }
     return [...texts.filter((text) => text !== undefined), ...(hasOthers ? ['{"other":true}'] : [])]
   }
 }
+
+const hiddenChange = ({ schema, name, action }: LoggedChange): string =>
+  JSON.stringify({ table: schema === 'public' ? name : `${schema}.${name}`, action })
 
 /** How many changes are within the bounds of number and bytes. */
 function countListed(changes: readonly LoggedChange[]): number {

@@ -1,5 +1,6 @@
 import { AppError, notFound } from '../../core/errors.ts'
-import { asOwner, type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { MASK } from '../../core/redact.ts'
 import type { Db } from '../db.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { mayDo } from '../schema/lookup.ts'
@@ -44,6 +45,17 @@ const HEAD = sql`jsonb_strip_nulls(jsonb_build_object('undoes', (select u.undoes
 
 const WHOLE = sql`${HEAD} || jsonb_build_object('changes', svc.image_changes(c.action, c.old_whole, c.new_whole, null))`
 
+/** Columns of secrets, as in the audit trail, and of codes that let somebody in. */
+const SECRET_COLUMNS =
+  'password|secret|token|(^|_)otp$|(^|_)pin$|(verification|confirmation|recovery|reset|login|backup)_codes?$'
+
+/** As WHOLE, without the values of such columns. */
+const MASKED = sql`${HEAD} || jsonb_build_object('changes', (
+  select coalesce(jsonb_object_agg(m.name, case when m.name ~* ${SECRET_COLUMNS} then (
+    select jsonb_object_agg(v.side, case when v.value = 'null' then v.value else to_jsonb(${MASK}::text) end)
+    from jsonb_each(m.value) as v(side, value)) else m.value end), '{}')
+  from jsonb_each(svc.image_changes(c.action, c.old_whole, c.new_whole, null)) as m(name, value)))`
+
 export type ChangeFilter = {
   readonly table?: string
   readonly key?: string
@@ -84,18 +96,18 @@ const isKept = (retention: number): Sql => sql`c.at > now() - make_interval(secs
 
 const LAST = '9223372036854775807'
 
-/** A page of the whole log, newest first, as rows of JSON text. `before`: the id of the last change of the page before. */
+/** A page of the whole log, newest first, as rows of JSON text without secrets. `before`: the id of the last change of the page before. */
 export const selectChanges = (
   filter: ChangeFilter,
   retention: number,
   page: { before: string | undefined; limit: number },
 ): Sql => sql`
-  select c.id::text as id, (${WHOLE})::text as text from svc.told_changes c
+  select c.id::text as id, (${MASKED})::text as text from svc.told_changes c
   where ${conditionsOf(filter)} and ${isKept(retention)} and c.id < ${page.before ?? LAST}::bigint
     and c.entry < ${page.before ?? LAST}::bigint
   order by c.entry desc, c.id desc limit ${page.limit}::int`
 
-/** The ids and transactions of changes, by a filter or one by one. */
+/** The ids and transactions of changes, by a filter or one by one. Not of files, whose bytes are gone. */
 export const selectIds = (
   filter: ChangeFilter,
   ids: readonly string[] | undefined,
@@ -103,7 +115,7 @@ export const selectIds = (
   limit: number,
 ): Sql => sql`
   select c.id::text as id, c.xid::text as xid from svc.told_changes c
-  where ${conditionsOf(filter)} and ${isKept(retention)} ${ids && ids.length > 0 ? sql`and c.id = any (${ids}::bigint[])` : EMPTY}
+  where ${conditionsOf(filter)} and ${isKept(retention)} and c.table_oid <> 'svc.objects'::regclass ${ids && ids.length > 0 ? sql`and c.id = any (${ids}::bigint[])` : EMPTY}
   order by c.entry desc, c.id desc limit ${limit}::int`
 
 /** The key of a row as the log is searched by it. */
@@ -117,7 +129,7 @@ type RawChange = Omit<ImagePair, 'n' | 'isNow'> & { id: string; head: string; wh
 
 const rowChanges = (
   target: TableView,
-  key: readonly string[],
+  key: string,
   retention: number,
   userId: string | null,
   { before, limit }: { before: string | undefined; limit: number },
@@ -126,7 +138,7 @@ const rowChanges = (
     c.old_now::text as old, c.new_now::text as new,
     coalesce(c.actor ->> 'userId' = ${userId} or (c.actor ->> 'kind' = 'user' and c.actor ->> 'id' = ${userId}), false) as "isMine"
   from (
-    select v.entry, v.id from svc.changes_of(${target.table.oid}::oid, ${keyOf(target, key)}) v
+    select v.entry, v.id from svc.changes_of(${target.table.oid}::oid, ${key}) v
     where v.id < ${before ?? LAST}::bigint order by v.id desc limit ${limit}::int
   ) found join svc.told_changes c on c.entry = found.entry and c.id = found.id
   where ${isKept(retention)} order by c.id desc`
@@ -152,10 +164,12 @@ export async function rowHistory(
   const items: { id: string; text: string }[] = []
   let before = options.before
   const security = who.kind === 'admin' ? undefined : await securityOf(db, target)
-  for (let isLast = false; !isLast && items.length <= perPage; ) {
+  // The key is made of values of the table's types, as the caller; the log is the server's.
+  const text = await db.fly(who, sql`select ${keyOf(target, key)}`, { kind: 'slow' })
+  for (let isLast = text === null; !isLast && items.length <= perPage; ) {
     const chunk = await db.rows<RawChange>(
-      SERVER,
-      rowChanges(target, key, retention, userIdOf(who), { before, limit: CHUNK }),
+      SYSTEM,
+      rowChanges(target, text ?? '', retention, userIdOf(who), { before, limit: CHUNK }),
       READ,
     )
     isLast = chunk.length < CHUNK
@@ -169,9 +183,6 @@ export async function rowHistory(
     nextCursor: items.length > perPage ? (shown.at(-1)?.id ?? null) : null,
   }
 }
-
-/** The server's own role, on the search path of requests: keys may be of an extension's type. */
-const SERVER = asOwner('')
 
 export const securityOf = async (db: Db, { table, viewer }: TableView): Promise<ImageSecurity> =>
   JSON.parse((await db.fly(SYSTEM, rowSecurity(table.oid, viewer.role), READ)) ?? '{"rls":true,"isClosed":true}')

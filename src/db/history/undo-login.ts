@@ -4,6 +4,10 @@ import type { DatabaseLogin } from '../protocol/driver.ts'
 import { scramVerifier } from '../setup/authenticator.ts'
 import { Ident } from '../sql.ts'
 
+/** Of schema svc; ALWAYS triggers run as this login too. */
+const WRITTEN = ['svc.change_log', 'svc.change_shapes', 'svc.undone']
+const READ = [...WRITTEN, 'svc.change_packs', 'svc.changes', 'svc.told_changes']
+
 /**
  * A login for one undo: no superuser, reads and writes all rows, and no triggers or foreign keys but ALWAYS ones. Its password
  * is good until `closeUndoLogin`. Undefined where the server itself may not make one, because it is no superuser.
@@ -23,8 +27,13 @@ export async function openUndoLogin(server: pg.Client): Promise<DatabaseLogin | 
       execute pg_catalog.format('grant connect on database %I to ${user}', pg_catalog.current_database());
       execute pg_catalog.format('alter role ${user} in database %I set session_replication_role = replica', pg_catalog.current_database());
     end $$;
-    alter role ${user} login bypassrls inherit nosuperuser nocreatedb nocreaterole noreplication;
-    grant pg_read_all_data, pg_write_all_data to ${user}`)
+    alter role ${user} login bypassrls noinherit nosuperuser nocreatedb nocreaterole noreplication;
+    revoke pg_read_all_data, pg_write_all_data from ${user};
+    grant usage on schema svc to ${user};
+    grant select on ${READ.join(', ')} to ${user};
+    grant insert on ${WRITTEN.join(', ')} to ${user};
+    select svc.grant_logins((select pg_catalog.array_agg(nspname) from pg_catalog.pg_namespace
+      where nspname !~ '^(pg_|svc$|information_schema$)'), '${user}', null, '{}')`)
   await server.query(`alter role ${user} password '${scramVerifier(password)}'`)
   return { user, password }
 }

@@ -1,16 +1,17 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import type { AsBytes, FlyOptions, Statements } from '../db.ts'
-import type { PgError } from '../pg-errors.ts'
+import { asUnknownFate, isReadOnly, type PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
 import { flyOnce } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
-import { backOff, isWorthRetrying } from './retries.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
+import { backOff, fateOf, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
+import { MAX_REFLIGHTS } from './tuning.ts'
 
 export type LaunchOptions = FlyOptions & Partial<AsBytes>
 
@@ -21,9 +22,24 @@ type Deps = {
   /** See SessionSettings. */
   logKey: string
   isAvailable(): boolean
+  /** There are other hosts, of which one may soon be the primary: what was not sent waits for it. */
+  waitsForPrimary: boolean
+  /** Resolves when the database is there, to false when it is not after `acquire_timeout`. */
+  whenAvailable(): Promise<boolean>
+  /** A write was refused as on a standby. */
+  onReadOnly(): void
+  /** Of a replica, whose flights are flown on the primary instead. */
+  neverFliesAgain: boolean
+  /** Takes the position of the log after each write; undefined: no replica needs it. */
+  notePosition: NotePosition | undefined
+  /** Which logins of administrators there are. */
+  admins: AdminSides
   /** A connection outside the pool, on which nothing is prepared. */
   openApart(login: LoginSide): Promise<Connection>
 }
+
+/** Sends a second Sync behind a write, in the same packet, and calls back when its answer is here or never will be. */
+export type NotePosition = (connection: PooledConnection, who: Identity, noted: () => void) => void
 
 /** Makes flights of statements, and flies them again where that is worth it. */
 export class Launcher {
@@ -42,12 +58,15 @@ export class Launcher {
     const { maxBytes } = options
     const isApart = options.kind === 'apart'
     const kind = kindOf(who, options)
-    const isTidied = kind !== 'read' && who.kind !== 'system' && plain !== true
+    const isTidied = kind !== 'read' && (who.kind !== 'system' || who.for === 'data') && plain !== true
+    const isRead = options.kind === 'read'
     let tries = 0
+    let reflights = 0
+    const notePosition = isRead ? undefined : this.#deps.notePosition
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
-      side: sideOf(who, role),
+      side: sideOf(who, role, this.#deps.admins),
       kind,
       text: steps.at(-1)?.text ?? '',
       timeoutMs,
@@ -55,15 +74,27 @@ export class Launcher {
         const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
         if (once) {
           const plan = { session: step, steps, role, asBytes, maxBytes, once, logKey: this.#deps.logKey }
-          return flyOnce(connection, plan, () => isTidied && tidy(connection), onDone)
+          const end: Done = (error, done) => {
+            if (error || !notePosition) onDone(error, done)
+            else notePosition(connection, who, () => onDone(error, done))
+          }
+          return flyOnce(connection, plan, () => isTidied && tidy(connection), end)
+        }
+        let answered = (): void => {}
+        let isNoted = notePosition === undefined
+        const noted = (): void => {
+          isNoted = true
+          answered()
         }
         const flight = new Flight({ steps: [step, ...steps], role, wantsRows, asBytes, maxBytes }, (error, done) => {
           // A caller before left the session in a bad state.
           if (failedStep(error) === SESSION_STEP) void connection.close()
-          onDone(error, done)
+          if (isNoted || error) onDone(error, done)
+          else answered = () => onDone(error, done)
         })
         connection.send(flight)
         if (isTidied) tidy(connection)
+        notePosition?.(connection, who, noted)
         return flight
       },
       onDone: (error, flight) => {
@@ -71,9 +102,17 @@ export class Launcher {
           void backOff(error, tries).then(launch)
           return
         }
+        if (error && this.#isLost(error, flight, { isRead, isApart, wasLost: reflights > 0 }) && !signal?.aborted) {
+          if (reflights++ < MAX_REFLIGHTS) return void this.#deps.whenAvailable().then(relaunch)
+        }
         signal?.removeEventListener('abort', abort)
-        settle(located(error, steps), flight)
+        settle(refusedWrite(located(error, steps), who), flight)
       },
+    }
+    const relaunch = (isThere: boolean): void => {
+      if (!isThere) reflights = MAX_REFLIGHTS
+      if (isThere) launch()
+      else request.onDone(databaseUnavailable())
     }
     const launch = (): void => {
       tries++
@@ -83,6 +122,29 @@ export class Launcher {
     }
     signal?.addEventListener('abort', abort, { once: true })
     launch()
+  }
+
+  /**
+   * Whether a flight that the database did not answer is flown again: reads always, and where there is another host also what
+   * surely changed nothing. A write that may be done is marked as such.
+   */
+  #isLost(
+    error: PgError | AppError,
+    flight: Flight | undefined,
+    { isRead, isApart, wasLost }: { isRead: boolean; isApart: boolean; wasLost: boolean },
+  ): boolean {
+    const { waitsForPrimary, neverFliesAgain } = this.#deps
+    if (neverFliesAgain) return false
+    if (isReadOnly(error)) {
+      this.#deps.onReadOnly()
+      return false
+    }
+    const fate = fateOf(error, flight)
+    if (fate === 'answered') return false
+    if (fate === 'unknown' && !isRead) asUnknownFate(error)
+    if (isApart || (fate === 'unknown' && !isRead)) return false
+    if (flight === undefined) return (waitsForPrimary || wasLost) && !this.#deps.isAvailable()
+    return isRead || waitsForPrimary
   }
 
   /** Not repeated: the caller has a queue, or is a person, that does. Answers what to call when the caller is gone. */
@@ -110,15 +172,35 @@ export class Launcher {
 const tidy = (connection: PooledConnection): void =>
   connection.send(tidying((error) => error && void connection.close()))
 
-export function sideOf(who: Identity, role: DatabaseRole): Side {
+/** Which logins of administrators there are; where the server itself is no superuser, its own role is the owner's. */
+export type AdminSides = { readonly owner: boolean } & { readonly [side in AdminSide]: boolean }
+
+export function sideOf(who: Identity, role: DatabaseRole, admins: AdminSides): Side {
   if (role !== 'none') return 'callers'
-  return who.kind === 'system' && who.for === 'callers' ? 'behalf' : 'own'
+  if (who.kind === 'admin') return adminSide(who, admins)
+  if (who.kind !== 'system' || who.for === undefined) return 'own'
+  if (who.for === 'callers') return 'behalf'
+  return admins.owner ? 'writers' : 'own'
 }
+
+function adminSide({ role, asServer }: Extract<Identity, { kind: 'admin' }>, admins: AdminSides): Side {
+  if (role === 'owner') return admins.owner && !asServer ? 'writers' : 'own'
+  const side = role === 'operator' ? 'writers' : 'readers'
+  if (!admins[side]) throw new AppError('insufficient_role', `the database has no login for data of the role ${role}`)
+  return side
+}
+
+/** A viewer's transactions are read-only. */
+export const refusedWrite = <E>(error: E, who: Identity): E | AppError =>
+  who.kind === 'admin' && who.role === 'viewer' && isReadOnly(error)
+    ? new AppError('insufficient_role', 'this writes, which the role does not allow', { cause: error })
+    : error
+
 export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
 
 function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): PoolRequest['kind'] {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
-  if (kind === 'apart' || who.kind === 'admin') return 'slow'
+  if (kind === 'apart' || who.kind === 'admin' || (who.kind === 'system' && who.for === 'data')) return 'slow'
   // Connections of the server's login are never shared between its own work and that of callers.
   return kind === 'read' && who.kind === 'system' && who.for === 'callers' ? 'write' : kind
 }

@@ -2,17 +2,23 @@ import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
 import type { Observe } from '../../core/observe.ts'
 import { databaseMessage } from '../pg-errors.ts'
-import { destroy, openConnection } from '../protocol/driver.ts'
+import { destroy } from '../protocol/driver.ts'
+import type { Primary } from './primary.ts'
 import {
   FIRST_BACKOFF_MS,
+  HUNG_REPLICA_TICKS,
   HUNG_TICKS,
-  MAX_BACKOFF_MS,
+  LOOK_AGAIN_MS,
   PING_EVERY_MS,
   SILENCE_TICK_MS,
+  SUPERSEDED_EVERY_MS,
   UNREACHABLE_TICKS,
 } from './tuning.ts'
 
-/** Reported with each answer, and when none comes. `hung`: none came for so long that flights are given up. */
+/**
+ * Reported with each answer, and when none comes. `hung`: none came for so long that flights are given up, or the server is
+ * no longer the primary.
+ */
 export type MonitorState = 'ok' | 'unreachable' | 'hung'
 
 type Listener = { onNotify: (payload: string) => void; onReconnect: (() => void) | undefined }
@@ -22,23 +28,42 @@ type Listener = { onNotify: (payload: string) => void; onReconnect: (() => void)
  * that /health costs no query and stays honest while the pool is busy.
  */
 export class Monitor {
-  readonly #url: string
+  readonly #primary: Primary
+  readonly #isReplica: boolean
   readonly #observe: Observe
   readonly #onState: (state: MonitorState) => void
   readonly #listeners = new Map<string, Set<Listener>>()
   #client: pg.Client | undefined
+  #timeline = 0
+  #comparedAt = 0
   #state: 'ok' | 'unreachable' = 'unreachable'
   #stopped = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(url: string, observe: Observe, onState: (state: MonitorState) => void) {
-    this.#url = url
+  constructor(primary: Primary, observe: Observe, onState: (state: MonitorState) => void, isReplica = false) {
+    this.#primary = primary
+    this.#isReplica = isReplica
     this.#observe = observe
     this.#onState = onState
   }
 
   get state(): 'ok' | 'unreachable' {
     return this.#state
+  }
+
+  /** Of the primary; 0 until one was found. */
+  get timeline(): number {
+    return this.#timeline
+  }
+
+  /** A write was refused as on a standby: if the server is one now, another is looked for. */
+  doubt(): void {
+    const client = this.#client
+    if (!client || !this.#primary.mustWrite) return
+    client.query<{ standby: string }>('select pg_catalog.pg_is_in_recovery() as standby').then(
+      ({ rows }) => rows[0]?.standby === 't' && this.#giveUp(client),
+      () => {}, // a connection that was lost says so by its end
+    )
   }
 
   /** The first connection must succeed; later ones are retried for ever. */
@@ -63,7 +88,18 @@ export class Monitor {
   }
 
   async #connect(): Promise<void> {
-    const client = await openConnection({ url: this.#url, applicationName: 'savanna listener' })
+    const { client, timeline } = await this.#primary.find('savanna listener')
+    try {
+      // Before anything is written there.
+      if (!this.#isReplica) await client.query('select svc.note_timeline($1)', [timeline])
+    } catch (error) {
+      destroy(client)
+      throw error
+    }
+    if (timeline !== this.#timeline && this.#timeline !== 0) {
+      this.#observe({ message: 'database primary changed', attrs: { timeline } })
+    }
+    this.#timeline = timeline
     client.on('notification', ({ channel, payload }) => {
       for (const { onNotify } of this.#listeners.get(channel) ?? []) onNotify(payload ?? '')
     })
@@ -81,15 +117,15 @@ export class Monitor {
       const silence = setInterval(() => {
         ticks++
         if (ticks === UNREACHABLE_TICKS) this.#setState('unreachable')
-        if (ticks < HUNG_TICKS) return
+        if (ticks < (this.#isReplica ? HUNG_REPLICA_TICKS : HUNG_TICKS)) return
         clearInterval(silence)
-        this.#onState('hung')
-        destroy(client)
+        this.#giveUp(client)
       }, SILENCE_TICK_MS)
       const answered = (): void => {
         clearInterval(silence)
         if (this.#stopped || this.#client !== client) return
         this.#setState('ok')
+        this.#compare(client)
         this.#ping(client)
       }
       client.query('select 1').then(answered, (error: unknown) => {
@@ -101,6 +137,20 @@ export class Monitor {
     this.#timer.unref()
   }
 
+  /** What still answers may have been replaced: writes on it would be lost. */
+  #compare(client: pg.Client): void {
+    const now = performance.now()
+    if (!this.#primary.hasOthers || now - this.#comparedAt < SUPERSEDED_EVERY_MS) return
+    this.#comparedAt = now
+    void this.#primary.isSuperseded(this.#timeline).then((is) => is && this.#giveUp(client))
+  }
+
+  #giveUp(client: pg.Client): void {
+    if (this.#stopped || this.#client !== client) return
+    this.#onState('hung')
+    destroy(client)
+  }
+
   #lost(client: pg.Client): void {
     if (this.#stopped || this.#client !== client) return
     this.#client = undefined
@@ -109,7 +159,7 @@ export class Monitor {
   }
 
   async #reconnect(): Promise<void> {
-    for (let backoff = FIRST_BACKOFF_MS; !this.#stopped; backoff = Math.min(backoff * 2, MAX_BACKOFF_MS)) {
+    for (let backoff = FIRST_BACKOFF_MS; !this.#stopped; backoff = Math.min(backoff * 2, LOOK_AGAIN_MS)) {
       try {
         await this.#connect()
         for (const known of this.#listeners.values()) for (const { onReconnect } of known) onReconnect?.()

@@ -2,7 +2,7 @@ import type { AppError } from '../../core/errors.ts'
 import type { KeepOnce } from '../../core/once.ts'
 import type { Relayed } from '../db.ts'
 import { claimStatement, keepStatement } from '../once.ts'
-import type { PgError } from '../pg-errors.ts'
+import { asUnknownFate, isConnectionLost, type PgError } from '../pg-errors.ts'
 import { Flight, type FlightPlan, type Step, stepOf } from '../protocol/flight.ts'
 import type { Done, PooledConnection } from './request.ts'
 import { SESSION_STEP } from './session.ts'
@@ -46,6 +46,7 @@ export function flyOnce(connection: PooledConnection, plan: OncePlan, afterwards
       new Flight({ ...rest, steps: [kept, COMMIT] }, (error, { tag }) => {
         // The statements were good.
         if (error) Reflect.deleteProperty(error, 'statementIndex')
+        if (isConnectionLost(error)) asUnknownFate(error as PgError)
         if (error) end(error)
         else end(tag === 'COMMIT' ? null : new Error('transaction was rolled back'), flight)
       }),

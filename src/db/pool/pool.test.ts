@@ -13,6 +13,7 @@ import { ReceiveBuffers, wholeMessages } from '../protocol/whole-messages.ts'
 import { sql } from '../sql.ts'
 import { Monitor } from './monitor.ts'
 import { openPool, type PoolOptions } from './pool.ts'
+import { Primary } from './primary.ts'
 
 const database = await createDatabase('embedded')
 const options: PoolOptions = { ...poolOptions, url: database.url }
@@ -281,7 +282,7 @@ test('an error of ours inside a transaction stays what it is, and what was writt
 async function startMonitor(t: TestContext): Promise<string[]> {
   const states: string[] = []
   const monitor = new Monitor(
-    database.url,
+    new Primary(database.url),
     () => {},
     (state) => states.push(state),
   )

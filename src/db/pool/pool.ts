@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
+import { sleep } from '../../core/clock.ts'
 import { databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -20,26 +21,33 @@ import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } 
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
+import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
+import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
-import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
+import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
+import { Primary } from './primary.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
-import { LOCK_TIMEOUT_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
+import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
 export type PoolOptions = {
   url: string
   /** Bypasses a transaction pooler, for LISTEN; default `url`. */
   directUrl?: string
+  /** Finds the primary among the hosts of the direct URL; default: one of its own. */
+  primary?: Primary
   /** Who callers' requests connect as; default: as the server itself. */
   callerLogin?: DatabaseLogin | undefined
+  /** Who administrators' requests connect as. `owner`: whether those of owners do, or else as the server itself. */
+  adminLogins?: { readonly owner: boolean } & { readonly [side in AdminSide]?: DatabaseLogin | undefined }
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -49,6 +57,10 @@ export type PoolOptions = {
   /** See SessionSettings. */
   logKey?: string
   observe: Observe
+  /** A standby that serves reads: nothing is noted there, and what is lost is not flown again. */
+  isReplica?: boolean
+  /** What callers wrote, where replicas need it. */
+  positions?: WrittenPositions | undefined
   /** Default: one of its own. */
   receiving?: ReceiveBuffers
 }
@@ -57,6 +69,10 @@ export type PoolStats = { total: number; idle: number; inUse: number; max: numbe
 
 export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
+  /** Of the primary. */
+  timeline(): number
+  /** Of one host, the primary, and past a pooler. */
+  primaryUrl(): string
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
@@ -78,7 +94,7 @@ export async function openPool(options: PoolOptions): Promise<Pool> {
 
 /** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
 function isNearby(url: string): boolean {
-  if (!URL.canParse(url)) return false
+  if (!URL.canParse(url) || hostsOf(url).urls.length > 1) return false
   const { hostname, searchParams } = new URL(url)
   const host = searchParams.get('host') ?? hostname
   return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
@@ -100,7 +116,12 @@ class PostgresPool implements Pool {
   readonly #launcher: Launcher
   readonly #rowLocks = new KeyedMutex()
   readonly #monitor: Monitor
+  /** Where the monitor and connections outside the pool go, and where those of the pool go. */
+  readonly #direct: Primary
+  readonly #pooled: Primary
+  readonly #awaiting = new Set<(isThere: boolean) => void>()
   readonly #session: CreateSession
+  readonly #admins: AdminSides
   #isDown = false
   #isClosed = false
 
@@ -108,12 +129,17 @@ class PostgresPool implements Pool {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
+    const { url, directUrl = url, isReplica = false } = options
+    this.#direct = options.primary ?? new Primary(isReplica ? anyServer(directUrl) : directUrl)
+    this.#pooled = directUrl === url ? this.#direct : new Primary(url)
+    const { owner = false, writers, readers } = options.adminLogins ?? {}
+    this.#admins = { owner: owner && writers !== undefined, writers: !!writers, readers: !!readers }
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
-      min: { own: 1, callers: Math.max(1, options.minConns - 1) },
+      min: { own: isReplica ? 0 : 1, callers: Math.max(1, options.minConns - 1), writers: 0, readers: 0 },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
@@ -128,17 +154,32 @@ class PostgresPool implements Pool {
       statementTimeoutMs: options.statementTimeoutMs,
       logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
+      waitsForPrimary: this.#direct.hasOthers,
+      whenAvailable: () => this.#whenAvailable(),
+      onReadOnly: () => this.#monitor.doubt(),
+      neverFliesAgain: options.isReplica === true,
+      notePosition: options.positions && ((connection, who, noted) => this.#note(connection, who, noted)),
+      admins: this.#admins,
       openApart: (login) => this.#open(login, false),
     })
-    this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
+    this.#monitor = new Monitor(this.#direct, options.observe, (state) => this.#onState(state), isReplica)
   }
 
   async start(): Promise<void> {
-    await Promise.all([this.#monitor.start(), this.#scheduler.warm()])
+    await this.#monitor.start()
+    await this.#scheduler.warm()
   }
 
   state(): 'ok' | 'unreachable' {
     return this.#monitor.state
+  }
+
+  timeline(): number {
+    return this.#monitor.timeline
+  }
+
+  primaryUrl(): string {
+    return this.#direct.url
   }
 
   stats(): PoolStats {
@@ -147,7 +188,7 @@ class PostgresPool implements Pool {
   }
 
   openConnection(login?: DatabaseLogin) {
-    return openConnection({ url: this.#options.directUrl ?? this.#options.url, login }).catch((error: unknown) => {
+    return openConnection({ url: this.#direct.url, login }).catch((error: unknown) => {
       throw fromPg(error)
     })
   }
@@ -198,11 +239,11 @@ class PostgresPool implements Pool {
   async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions<T>): Promise<T> {
     if (options) return this.#txApart(who, work, options)
     for (let tries = 1; ; tries++) {
-      this.#requireDatabase()
+      await this.#requirePrimary()
       const session = this.#session(who)
-      const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
+      const { connection, release } = await this.#hold(this.#sideOf(who))
       try {
-        return await runTransaction(connection, session, work)
+        return await runTransaction(connection, session, work, 'begin', undefined, this.#noting(connection, who))
       } catch (error) {
         if (!isWorthRetrying(error, tries)) throw failureFor(who, error)
         await backOff(error, tries)
@@ -210,6 +251,10 @@ class PostgresPool implements Pool {
         release()
       }
     }
+  }
+
+  #sideOf(who: Identity): Side {
+    return sideOf(who, databaseSession(who).role, this.#admins)
   }
 
   /** A connection for a transaction, until it is released. */
@@ -220,25 +265,25 @@ class PostgresPool implements Pool {
         return undefined
       }
       const onDone: Done = (error) => error && reject(error)
-      this.#scheduler.add({ side, kind: 'write', text: '', timeoutMs: 0, start, onDone })
+      const kind = side === 'writers' || side === 'readers' ? 'slow' : 'write'
+      this.#scheduler.add({ side, kind, text: '', timeoutMs: 0, start, onDone })
     })
   }
 
   async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions<T>): Promise<T> {
     const { signal, isSnapshot, once } = options
-    this.#requireDatabase()
+    await this.#requirePrimary()
     const session = this.#session(who)
-    const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
-      (error: unknown) => {
-        throw fromPg(error)
-      },
-    )
+    const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
+      throw fromPg(error)
+    })
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {
       if (signal?.aborted) throw aborted()
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
-      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
+      const note = isSnapshot ? undefined : this.#noting(connection, who)
+      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping, note)
     } catch (error) {
       throw failureFor(who, error)
     } finally {
@@ -247,12 +292,30 @@ class PostgresPool implements Pool {
     }
   }
 
+  #noting(connection: PooledConnection, who: Identity): (() => Promise<void>) | undefined {
+    if (!this.#options.positions) return undefined
+    return () => new Promise((resolve) => this.#note(connection, who, resolve))
+  }
+
+  /** Where the log ends after what was sent before; unknown when the connection is lost. */
+  #note(connection: PooledConnection, who: Identity, noted: () => void): void {
+    const { positions } = this.#options
+    const flight = new Flight({ steps: [POSITION], role: '' }, (error, { values }) => {
+      const [at] = values
+      if (error || typeof at !== 'string') positions?.lost()
+      else positions?.wrote(who, endOfRecord(lsnOf(at)))
+      noted()
+    })
+    connection.send(flight)
+  }
+
   listen(channel: string, onNotify: (payload: string) => void, onReconnect?: () => void) {
     return this.#monitor.listen(channel, onNotify, onReconnect)
   }
 
   async stop(): Promise<void> {
     this.#isClosed = true
+    this.#release(false)
     await Promise.all([this.#monitor.stop(), this.#scheduler.close()])
   }
 
@@ -277,8 +340,15 @@ class PostgresPool implements Pool {
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
-    const { url, callerLogin } = this.#options
-    const connect: ConnectOptions = login === 'callers' ? { url, login: callerLogin } : { url }
+    const { callerLogin, adminLogins } = this.#options
+    const { url, mustWrite } = this.#pooled
+    const logins = {
+      own: undefined,
+      callers: callerLogin,
+      writers: adminLogins?.writers,
+      readers: adminLogins?.readers,
+    }
+    const connect: ConnectOptions = { url, mustWrite, login: logins[login] }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -288,8 +358,29 @@ class PostgresPool implements Pool {
     })
   }
 
-  #requireDatabase(): void {
-    if (this.#isDown || this.#isClosed) throw databaseUnavailable()
+  /** Where another host may soon be the primary, it is waited for. */
+  async #requirePrimary(): Promise<void> {
+    if (!this.#isDown && !this.#isClosed) return
+    if (!this.#direct.hasOthers || !(await this.#whenAvailable())) throw databaseUnavailable()
+  }
+
+  /** False when the database is not there after `acquire_timeout`. */
+  #whenAvailable(): Promise<boolean> {
+    if (this.#isClosed) return Promise.resolve(false)
+    if (!this.#isDown) return sleep(LOST_MS).then(() => !this.#isDown || this.#whenAvailable())
+    return new Promise((resolve) => {
+      const end = (isThere: boolean): void => {
+        clearTimeout(timer)
+        this.#awaiting.delete(end)
+        resolve(isThere)
+      }
+      const timer = setTimeout(end, this.#options.acquireTimeoutMs, false)
+      this.#awaiting.add(end)
+    })
+  }
+
+  #release(isThere: boolean): void {
+    for (const end of this.#awaiting) end(isThere)
   }
 
   /** While the database is away requests are refused at once; the monitor notices its return. */
@@ -297,18 +388,29 @@ class PostgresPool implements Pool {
     if (state === 'hung') this.#scheduler.destroyAll()
     this.#isDown = state !== 'ok'
     if (this.#isDown) this.#scheduler.failWaiters()
-    else void this.#scheduler.warm().catch(() => {}) // reported through onOpenFailed
+    else {
+      void this.#scheduler.warm().catch(() => {}) // reported through onOpenFailed
+      if (this.#awaiting.size > 0) this.#release(true)
+    }
   }
 
   #openFailed(error: Error, login: LoginSide): void {
     if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
-    const isRefused = login === 'callers' && isLoginRefused(error)
+    const isRefused = login !== 'own' && isLoginRefused(error)
     if (isRefused) {
-      this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
+      const message = login === 'callers' ? 'callers cannot log in' : 'administrators cannot log in'
+      this.#options.observe({ message, attrs: { error: error.message } })
+    }
+    // The pooler may have other hosts than the database.
+    if (this.#pooled !== this.#direct && this.#pooled.hasOthers) {
+      void this.#pooled.find().then(
+        ({ client }) => client.end().catch(() => {}),
+        () => {}, // the next connection says so again
+      )
     }
     // Until the monitor's next ping.
     this.#isDown ||= !isRefused
-    this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
+    this.#scheduler.failWaiters(isRefused ? [login] : undefined)
   }
 }
 
@@ -319,8 +421,11 @@ const valuesOnce =
 
 /** A write of a caller who may only read is no sign of a database that takes none. */
 const failureFor = (who: Identity, error: unknown): unknown =>
-  mayOnlyRead(who) && isReadOnlyError(error) ? readOnlyRefusal(who) : fromPg(error)
+  mayOnlyRead(who) && isReadOnlyError(error) ? writeRefusal(who) : fromPg(refusedWrite(error, who))
 
 const NO_OPTIONS: LaunchOptions = {}
+/** Not the flushed end: a function may have committed without waiting for the flush. */
+const POSITION = { text: 'select pg_catalog.pg_current_wal_insert_lsn()', values: [] }
+const anyServer = (url: string): string => `${url}${url.includes('?') ? '&' : '?'}target_session_attrs=any`
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }
 const SNAPSHOT = 'begin isolation level repeatable read, read only'

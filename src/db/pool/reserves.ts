@@ -1,5 +1,9 @@
-/** Who connections log in as: the server itself, or the login that callers' requests have. */
-export type LoginSide = 'own' | 'callers'
+/**
+ * Who connections log in as: the server itself, the login that callers' requests have, or those of administrators, of which one
+ * reads and writes all rows and the other reads them.
+ */
+export type LoginSide = 'own' | 'callers' | AdminSide
+export type AdminSide = 'writers' | 'readers'
 
 /**
  * Whose work. `behalf`: what callers cause and the server's login does, such as finding a file; it has queues of its own and
@@ -7,7 +11,7 @@ export type LoginSide = 'own' | 'callers'
  */
 export type Side = LoginSide | 'behalf'
 
-export const loginOf = (side: Side): LoginSide => (side === 'callers' ? 'callers' : 'own')
+export const loginOf = (side: Side): LoginSide => (side === 'behalf' ? 'own' : side)
 
 /**
  * `read`: short and repeatable; shares a connection with other reads.
@@ -57,7 +61,7 @@ export class Reserves {
     const reads = Math.max(0, this.#reads - busy.reads)
     const short = Math.max(0, this.#short - busy.short)
     const isUnreserved = free > own + reads + short
-    if (side === 'own') {
+    if (side !== 'callers' && side !== 'behalf') {
       // Slow work of the server and its operator leaves one connection of the reserve to the rest.
       const isWithinOwn = kind !== 'slow' || busy.own < Math.max(1, this.#own - 1)
       return isUnreserved || (isWithinOwn && free > reads + short) ? 'own' : undefined

@@ -82,7 +82,7 @@ function start({
   crowd = 2,
   writers = 25,
   isNearby = false,
-  min = { own: 0, callers: 0 },
+  min = { own: 0, callers: 0, writers: 0, readers: 0 },
   isAway = (): boolean => false,
 } = {}) {
   const clock = new FakeClock()
@@ -424,7 +424,7 @@ test('a connection of the other login that rested is closed to make room, but no
 })
 
 test('a connection that rested for a minute is closed, down to the minimum', async () => {
-  const { scheduler, many, clock, open, answerAll } = start({ min: { own: 1, callers: 2 } })
+  const { scheduler, many, clock, open, answerAll } = start({ min: { own: 1, callers: 2, writers: 0, readers: 0 } })
   await scheduler.warm()
   many(8, 'write')
   await turn()

@@ -62,15 +62,21 @@ type Slot = {
   since: number
 }
 
-const LOGINS: readonly LoginSide[] = ['own', 'callers']
-const SIDES: readonly Side[] = [...LOGINS, 'behalf']
+const LOGINS: readonly LoginSide[] = ['own', 'callers', 'writers', 'readers']
+/** Administrators' requests are all slow work, so they have no other queue. */
+const SIDES: readonly Side[] = ['own', 'callers', 'behalf']
+const ADMIN_SIDES: readonly Side[] = ['writers', 'readers']
 const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], write: [], slow: [] })
 const isWaiting = ({ isOver }: Waiter): boolean => !isOver
-const ALONE = (['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind })))
-const LANES = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALONE]
+type Lane = { readonly side: Side; readonly kind: Kind }
+const ALONE: readonly Lane[] = [
+  ...(['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind }))),
+  ...ADMIN_SIDES.map((side) => ({ side, kind: 'slow' as const })),
+]
+const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALONE]
 
 /**
- * Which request gets which connection, and when. Two logins share `max` connections, and `Reserves` says how many each kind
+ * Which request gets which connection, and when. Logins share `max` connections, and `Reserves` says how many each kind
  * of work may take. PostgreSQL itself finds what is slow: short work flies with a short `statement_timeout`, and what that
  * cuts is flown again as the next kind.
  *
@@ -97,9 +103,11 @@ export class ConnectionScheduler {
     own: queues(),
     callers: queues(),
     behalf: queues(),
+    writers: queues(),
+    readers: queues(),
   }
   readonly #busy: Record<Share, number> = { own: 0, reads: 0, short: 0, long: 0 }
-  readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0 }
+  readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0, writers: 0, readers: 0 }
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   #slots: Slot[] = []
@@ -146,7 +154,7 @@ export class ConnectionScheduler {
   }
 
   /** The database is not there, or does not let a side in: nothing waits for it. */
-  failWaiters(sides: readonly Side[] = SIDES): void {
+  failWaiters(sides: readonly Side[] = [...SIDES, ...ADMIN_SIDES]): void {
     for (const waiter of this.#waiting()) {
       if (sides.includes(waiter.request.side)) this.#finish(waiter, databaseUnavailable())
     }
@@ -326,7 +334,7 @@ export class ConnectionScheduler {
     }
     if (!ALONE.some(({ side, kind }) => this.#queues[side][kind].length > 0)) return
     for (let tried = 0; tried < ALONE.length; tried++) {
-      const { side, kind } = ALONE[this.#turn] as (typeof ALONE)[number]
+      const { side, kind } = ALONE[this.#turn] as Lane
       this.#turn = (this.#turn + 1) % ALONE.length
       if (this.#serveNext(side, kind)) tried = -1
     }
@@ -363,7 +371,7 @@ export class ConnectionScheduler {
         : this.#opening[login] >= this.#queues[side][kind].length || this.#findResting(side)
     if (isEnough || this.#isClosed) return
     // What is on its way counts as taken.
-    const opening = this.#opening.own + this.#opening.callers
+    const opening = LOGINS.reduce((sum, each) => sum + this.#opening[each], 0)
     if (!this.#reserves.admit(side, kind, { ...this.#busy, long: this.#busy.long + opening })) return
     if (this.#slots.length + opening < max) {
       this.#open(login).catch(() => {}) // reported through onOpenFailed

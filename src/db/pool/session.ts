@@ -35,8 +35,8 @@ const textOf = (settings: readonly string[], isLocal = true): string =>
 const TEXT = textOf(SETTINGS)
 /** For a connection that is not used again. */
 export const LASTING_SESSION: string = textOf(SETTINGS, false)
-/** A transaction that has begun to read cannot be made to write again. */
-const READ_ONLY_TEXT = textOf([...SETTINGS, `'transaction_read_only','on'`])
+/** For callers who only read. No statement behind it can undo this before the transaction ends. */
+const READING = textOf([...SETTINGS, `'transaction_read_only','on'`])
 
 /** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
@@ -46,6 +46,8 @@ export const tidying = (onDone: (error: Error | null) => void): Flight =>
   new Flight({ steps: [{ text: 'select svc.tidy_session()', values: [] }], role: '' }, onDone)
 
 export type CreateSession = (who: Identity, timeoutMs?: number, lockTimeoutMs?: number) => { step: Step; role: string }
+
+const isReading = (who: Identity): boolean => mayOnlyRead(who) || (who.kind === 'admin' && who.role === 'viewer')
 
 export function createSessionStep(settings: SessionSettings): CreateSession {
   const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
@@ -57,8 +59,8 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
     const { role, userId, email, aal, claims } = databaseSession(who)
-    const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
+    const path = who.kind === 'system' && who.for !== 'data' ? 'pg_catalog, pg_temp' : quoted
     const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
-    return { step: { text: mayOnlyRead(who) ? READ_ONLY_TEXT : TEXT, values }, role }
+    return { step: { text: isReading(who) ? READING : TEXT, values }, role }
   }
 }

@@ -47,9 +47,18 @@ export const REBALANCE_IDLE_MS = 100
 export const IDLE_CLOSE_MS = 60_000
 export const TRIM_EVERY_MS = 15_000
 
-/** Times between attempts to reach a database that is away: its return is noticed within a second. */
+/** Times between attempts to reach a database that is away: its return, or another primary, is noticed soon. */
 export const FIRST_BACKOFF_MS = 50
-export const MAX_BACKOFF_MS = 500
+export const LOOK_AGAIN_MS = 250
+/** How long one of several hosts may take to answer, and how long the others are waited for once one has. */
+export const LOOK_TIMEOUT_MS = 2_000
+export const OTHERS_MS = 300
+/** How often the other hosts are looked at for a primary of a later timeline. */
+export const SUPERSEDED_EVERY_MS = 2_000
+/** After a connection was lost: by then it is known whether the database is. */
+export const LOST_MS = 50
+/** A flight that was lost with its connection is flown again so many times. */
+export const MAX_REFLIGHTS = 8
 export const MAX_RETRIES = 3
 /** Times this, times the number of tries: flights that met in a deadlock do not meet again. */
 export const RETRY_SPREAD_MS = 20
@@ -61,6 +70,8 @@ export const SILENCE_TICK_MS = 250
 export const UNREACHABLE_TICKS = 10
 /** Flights are given up after this many, 8 s: PostgreSQL hangs, or the network swallows packets. */
 export const HUNG_TICKS = 32
+/** The same for a replica, whose flights are then flown on the primary: within 5 s. */
+export const HUNG_REPLICA_TICKS = 15
 
 /**
  * The first statement of a connection. glibc gives the memory of each statement back to the system, and asks for it again

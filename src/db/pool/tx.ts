@@ -1,7 +1,7 @@
 import { countDbWait } from '../../core/timing.ts'
 import type { Row, Tx } from '../db.ts'
 import { CLAIM_INDEX } from '../once.ts'
-import { fromPg, type PgError } from '../pg-errors.ts'
+import { asUnknownFate, fromPg, isConnectionLost, type PgError } from '../pg-errors.ts'
 import { rowReader } from '../protocol/data-rows.ts'
 import { Flight, type FlightPlan, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
@@ -17,6 +17,8 @@ export async function runTransaction<T>(
   begin = 'begin',
   /** Of a transaction with an Idempotency-Key. */
   once?: { readonly claim: Step; keep(result: T): Step },
+  /** Sent in the packet of the commit; see NotePosition. */
+  note?: () => Promise<void>,
 ): Promise<T> {
   type Options = Pick<FlightPlan, 'wantsRows' | 'takeRows'>
   const fly = (steps: readonly Step[], options?: Options): Promise<Flight> =>
@@ -61,9 +63,14 @@ export async function runTransaction<T>(
     await fly([statement('rollback')]).catch(() => connection.destroy())
     throw error
   }
-  const { tag } = await fly([...last, statement('commit')])
+  const committing = fly([...last, statement('commit')])
+  const noted = note?.()
+  const { tag } = await committing.catch((error: PgError) => {
+    throw isConnectionLost(error) ? asUnknownFate(error) : error
+  })
   // COMMIT of a transaction that already failed answers ROLLBACK without an error.
   if (tag !== 'COMMIT') throw new Error('transaction was rolled back')
+  await noted
   return result
 }
 

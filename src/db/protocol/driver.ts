@@ -23,6 +23,10 @@ export type ConnectOptions = {
   login?: DatabaseLogin | undefined
   connectTimeoutMs?: number
   applicationName?: string
+  /** A standby is refused as if it were not there. */
+  mustWrite?: boolean
+  /** Speaks the replication protocol: of the cluster (`true`), or of one database. */
+  replication?: 'true' | 'database'
 }
 
 export type DatabaseLogin = { user: string; password?: string }
@@ -37,6 +41,9 @@ export type MessageHandlers = {
   mayHold(bytes: number): boolean
   onEnd(cause: Error): void
 }
+
+/** PostgreSQL 14 and newer tell at the login whether they are a standby. */
+type ParameterStatus = { parameterName: string; parameterValue: string }
 
 type Inside = EventEmitter & {
   ssl: unknown
@@ -86,7 +93,17 @@ export class DriverSocket {
       onMessages: (messages, passOn) => (isReady ? handlers.onMessages(messages, passOn) : passOn(messages)),
       mayHold: (bytes) => !isReady || handlers.mayHold(bytes),
     })
+    let isStandby = false
+    const watch = ({ parameterName, parameterValue }: ParameterStatus): void => {
+      if (parameterName === 'in_hot_standby') isStandby = parameterValue === 'on'
+    }
+    if (options.mustWrite) insideOf(client).on('parameterStatus', watch)
     await connect(client)
+    insideOf(client).off('parameterStatus', watch)
+    if (isStandby) {
+      destroy(client)
+      throw asConnectionError(new Error('the server is a standby'))
+    }
     isReady = true
     const events = insideOf(client)
     events.removeAllListeners('errorMessage').on('errorMessage', handlers.onError)
@@ -152,6 +169,7 @@ function makeClient(options: ConnectOptions): pg.Client {
     connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
+    ...(options.replication && { replication: options.replication }),
     // Values stay the text PostgreSQL sent; db/values.ts converts where an object is needed.
     types: { getTypeParser: () => (value: string) => value },
   } as pg.ClientConfig)

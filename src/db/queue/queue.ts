@@ -28,6 +28,7 @@ export class Queue {
   readonly #observe: Observe
   readonly #pollMs: number
   readonly #finishMs: number
+  readonly #isIdle: boolean
   readonly #workerId = randomUUID()
   readonly #workers = new Map<string, Worker>()
   readonly #kindsToNotify = new Set<string>()
@@ -37,11 +38,19 @@ export class Queue {
   #isFailing = false
   #stopped: Promise<void> | undefined
 
-  constructor(deps: { db: Db & Notifications; observe: Observe; pollMs?: number; finishMs?: number }) {
+  /** `isIdle`: what is queued stays queued. */
+  constructor(deps: {
+    db: Db & Notifications
+    observe: Observe
+    pollMs?: number
+    finishMs?: number
+    isIdle?: boolean
+  }) {
     this.#db = deps.db
     this.#observe = deps.observe
     this.#pollMs = deps.pollMs ?? POLL_MS
     this.#finishMs = deps.finishMs ?? FINISH_MS
+    this.#isIdle = deps.isIdle ?? false
   }
 
   /** A statement for the caller's flight: the item exists if and only if the flight commits. */
@@ -83,6 +92,7 @@ export class Queue {
 
   /** Starts all workers, also those that `work` adds later. Listens for other processes, and polls in case that fails. */
   start(): void {
+    if (this.#isIdle) return
     this.#polls = new Loop({
       step: () => this.#poll(),
       everyMs: this.#pollMs,

@@ -28,6 +28,15 @@ export function insertRows(target: TableView, { columns, input, conflict, also }
     returning ${returningList(target)}, ${replaced(conflict)}${and(also)}`
 }
 
+/** A row that was deleted comes back, with the key that it had. */
+export function insertAgain(target: TableView, { columns, input }: Insertion): Sql {
+  const { schema, table } = target
+  const names = columns.map(({ ident }) => sql`${ident}`)
+  const values = columns.map((column) => inputValue(schema, column))
+  return sql`insert into ${table.ident} as ${ROW} (${join(names)}) overriding system value select ${join(values)} from ${input}
+    returning ${returningList(target)}, ${replaced(undefined)}`
+}
+
 /** An empty result with the columns of `insertRows`. */
 export const noRows = (target: TableView, also: Sql): Sql =>
   sql`select ${returningList(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`

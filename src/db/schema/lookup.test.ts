@@ -92,6 +92,7 @@ const fn = (schema: string, name: string): Fn => ({
 })
 
 const schemaOf = (tables: Table[], functions: Fn[] = []): Schema => ({
+  objects: undefined,
   tables: new Map(tables.map((t) => [`${t.schema}.${t.name}`, t])),
   functions: new Map(functions.map((f) => [`${f.schema}.${f.name}`, [f]])),
   schemas: ['app', 'public'],

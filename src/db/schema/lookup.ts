@@ -13,6 +13,13 @@ export function tableByOid(schema: Schema, oid: number): Table | undefined {
   return getOrCreate(byOid, schema, index).get(oid)
 }
 
+/** As findTable, with svc.objects, whose changes are streamed and whose policies are explained. */
+export const findStreamed = (schema: Schema, name: string): Table | undefined =>
+  name === 'svc.objects' ? schema.objects : findTable(schema, name)
+
+export const streamedByOid = (schema: Schema, oid: number): Table | undefined =>
+  tableByOid(schema, oid) ?? (schema.objects?.oid === oid ? schema.objects : undefined)
+
 /** Every overload of `name` or `schema.name`, fewest parameters first; empty when there is none. */
 export const findFunctions = (schema: Schema, name: string): readonly Fn[] => find(schema, schema.functions, name) ?? []
 

@@ -5,6 +5,8 @@ import type { Ident, Sql } from '../sql.ts'
 export type Schema = {
   /** Keyed `schema.table`, in catalogue order. */
   readonly tables: ReadonlyMap<string, Table>
+  /** svc.objects: policies and streams take it, and it is no collection. */
+  readonly objects: Table | undefined
   /** Keyed `schema.name`; every overload, fewest parameters first. */
   readonly functions: ReadonlyMap<string, readonly Fn[]>
   /** Exposed schemas in lookup order. */

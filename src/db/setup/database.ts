@@ -1,12 +1,19 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
-import { openConnection } from '../protocol/driver.ts'
+import { Primary } from '../pool/primary.ts'
+import type { openConnection } from '../protocol/driver.ts'
+import { hostsOf } from '../protocol/hosts.ts'
+import { WrittenPositions } from '../replicas/positions.ts'
+import { Replicas } from '../replicas/replicas.ts'
+import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
 const MIGRATIONS = `${packageRoot}migrations`
+
+type PoolLimits = { maxConns: number; minConns: number; statementTimeoutMs?: number }
 
 export type DatabaseConfig = {
   max_conns: number
@@ -14,6 +21,7 @@ export type DatabaseConfig = {
   acquire_timeout: number
   prepared_statements: boolean
   direct_url: string
+  replica_urls?: readonly string[]
 }
 
 /** Connects, migrates schema svc, creates the roles, and opens the pool. */
@@ -23,10 +31,22 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
+  /** How long a primary is waited for; default: not at all. */
+  waitMs?: number
+}): Promise<{
+  pool: Pool
+  replicas: Replicas | undefined
+  /** With limits of its own. */
+  openAnother: (limits: PoolLimits) => Promise<Pool>
+  warnings: string[]
+  logKey: string
+  adminLogins: AdminLogins
+}> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
-  const client = await openConnection({ url: directUrl }).catch((error: Error) => {
+  const primary = new Primary(directUrl)
+  const waiting = (reason: string): void => progress(`waiting for a primary of the database: ${reason}`)
+  const { client } = await primary.wait(options.waitMs ?? 0, waiting).catch((error: Error) => {
     throw new Error(`cannot connect to the database: ${error.message}`, { cause: error })
   })
   try {
@@ -35,25 +55,47 @@ export async function openDatabase(options: {
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
-    const callers = await prepareAuthenticator(client, { url })
-    const pool = await openPool({
-      url,
-      directUrl,
+    const address = { url: url === directUrl ? primary.url : firstHost(url) }
+    const callers = await prepareAuthenticator(client, address)
+    const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
+    const statementTimeoutMs = api.statement_timeout * 1000
+    const shared = {
       callerLogin: callers.login,
+      adminLogins: admins.logins,
       maxConns: config.max_conns,
       minConns: config.min_conns,
-      acquireTimeoutMs: config.acquire_timeout * 1000,
       preparedStatements: config.prepared_statements,
       schemas: api.schemas,
-      statementTimeoutMs: api.statement_timeout * 1000,
+      statementTimeoutMs,
       logKey,
-      observe,
-    })
-    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
+    }
+    const acquireTimeoutMs = config.acquire_timeout * 1000
+    const opening = { ...shared, url, directUrl, acquireTimeoutMs }
+    const { replica_urls: urls = [] } = config
+    const positions = urls.length > 0 ? new WrittenPositions() : undefined
+    const pool = await openPool({ ...opening, primary, positions, observe })
+    // Where a replica has no room, the primary may have some.
+    const lane = { ...shared, acquireTimeoutMs: Math.min(acquireTimeoutMs, REPLICA_WAIT_MS) }
+    const replicas = positions && new Replicas({ urls, db: pool, positions, pool: lane, statementTimeoutMs, observe })
+    // What becomes of the database is told once.
+    const openAnother = (limits: PoolLimits): Promise<Pool> => openPool({ ...opening, ...limits, observe: () => {} })
+    return {
+      pool,
+      replicas,
+      openAnother,
+      warnings: [...warnings, ...callers.warnings, ...admins.warnings],
+      logKey,
+      adminLogins: admins.logins,
+    }
   } finally {
     await client.end().catch(() => {})
   }
 }
+
+const REPLICA_WAIT_MS = 1_000
+
+/** Of a pooler, whose hosts are alike. */
+const firstHost = (url: string): string => hostsOf(url).urls[0] ?? url
 
 async function requireSupportedVersion(client: Awaited<ReturnType<typeof openConnection>>): Promise<void> {
   const { rows } = await client.query<{ server_version_num: string; server_version: string }>(

@@ -45,7 +45,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
     await attempt(`become the request roles`, grantMembership)
     for (const role of ROLES)
       await attempt(`become ${role}, so callers get 403`, `begin; set local role ${role}; rollback`)
-    await attempt('grant the request roles access to the change log', grantChangeLog)
+    await attempt('grant the request roles access to the change log and files', grantChangeLog)
     const { rows } = await client.query<{ value: string }>(
       `select value::text from svc.settings where key = 'granted_schemas'`,
     )
@@ -88,8 +88,8 @@ const grantMembership = `
     end if;
   end $$`
 
-/** Every function of the log checks its caller itself. */
-const grantChangeLog = `grant usage on schema svc to ${both}`
+/** Every function of the log checks its caller itself; row security guards the objects of buckets. */
+const grantChangeLog = `grant usage on schema svc to ${both}; select svc.grant_objects()`
 
 const grantSchema = (schema: string) => {
   const name = quote(schema)

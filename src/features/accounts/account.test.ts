@@ -19,10 +19,12 @@ test('register, sign in, read and delete an account', async () => {
   assert.deepEqual(Object.keys(claims).sort(), [
     'aal',
     'amr',
+    'aud',
     'email',
     'exp',
     'iat',
     'is_anonymous',
+    'iss',
     'jti',
     'mfa_pending',
     'sid',

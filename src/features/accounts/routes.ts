@@ -6,8 +6,7 @@ import { user } from '../../core/user.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { metadataText } from '../../identity/metadata.ts'
-import { checkPasswordRules } from '../../identity/password-rules.ts'
-import { signedIn } from '../../identity/responses.ts'
+import { signedIn, withCaptcha } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { accountPageRoute } from './account-page/page.ts'
 import { type AccountDeps, type Accounts, accountsOf } from './accounts.ts'
@@ -19,33 +18,39 @@ const credentials = t.object({ email, password })
 const mailToken = t.object({ token: t.string({ description: 'from the link in the mail, good once' }) })
 
 type Deps = AccountDeps &
-  Pick<IdentityDeps, 'appName' | 'settings'> & {
+  Pick<IdentityDeps, 'appName' | 'settings' | 'requireGoodPassword' | 'requireCaptcha'> & {
     config: { oauth_redirect_url: string; min_password_length: number; oauth_provider: { enabled: boolean } }
+    /** Whether agents may work as users. */
+    hasAgents: boolean
   }
 
 /** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {
-  const { appName, settings, config } = deps
+  const { appName, settings, config, hasAgents } = deps
   const minPasswordLength = config.min_password_length
   return {
     routes: [
-      ...accountRoutes(accountsOf(deps), minPasswordLength),
+      ...accountRoutes(accountsOf(deps), deps),
       ...pageRoutes(config),
-      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled }),
+      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled, hasAgents }),
     ],
   }
 }
 
-const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] => [
+const accountRoutes = (
+  accounts: Accounts,
+  { requireGoodPassword, requireCaptcha }: Pick<IdentityDeps, 'requireGoodPassword' | 'requireCaptcha'>,
+): Route[] => [
   route('POST /api/auth/register', {
     summary: 'Sign up with email and password',
     auth: 'none',
     limit: 'register',
-    body: credentials,
+    body: t.merged(credentials, withCaptcha),
     answers: { 201: signedIn },
     handle: async (call) => {
       const address = emailOf(call.body.email)
-      checkPasswordRules(call.body.password, minPasswordLength)
+      await requireCaptcha?.(call.body.captcha_token, call.ip)
+      await requireGoodPassword(call.body.password)
       return json(201, await accounts.register(address, call.body.password, deviceOf(call)))
     },
   }),
@@ -108,9 +113,13 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     summary: 'Mail a reset link, if the address is known',
     auth: 'none',
     limit: 'password_reset',
-    body: t.object({ email }),
+    body: t.merged(t.object({ email }), withCaptcha),
     answers: { 204: null },
-    handle: ({ body }) => noContentAfter(accounts.requestReset(emailOf(body.email))),
+    handle: async ({ body, ip }) => {
+      const address = emailOf(body.email)
+      await requireCaptcha?.(body.captcha_token, ip)
+      return noContentAfter(accounts.requestReset(address))
+    },
   }),
   route('POST /api/auth/password-reset/confirm', {
     summary: 'Set a new password; every session ends',
@@ -119,7 +128,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     body: t.merged(mailToken, t.object({ password })),
     answers: { 204: null },
     handle: async ({ body }) => {
-      checkPasswordRules(body.password, minPasswordLength)
+      await requireGoodPassword(body.password)
       await accounts.confirmReset(body.token, body.password)
       return noContent
     },

@@ -10,7 +10,8 @@ export const insertNamedToken = (tokenHash: string, seconds: number, adminId: st
   values (${tokenHash}, now() + make_interval(secs => ${seconds}), 'name', ${adminId}::uuid,
     case when ${hasFactor}::boolean then now() end)`
 
-const ADMIN = sql`json_build_object('id', a.id, 'name', a.name, 'email', a.email, 'role', a.role, 'mfa', a.totp_confirmed_at is not null,
+const ADMIN = sql`json_build_object('id', a.id, 'name', a.name, 'email', a.email, 'role', a.role, 'mfa',
+  a.totp_confirmed_at is not null or exists (select from svc.admin_passkeys p where p.admin_id = a.id),
   'createdAt', ${rfc3339(sql`a.created_at`)})`
 
 export const selectAdmins: Sql = sql`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit/kit.ts'
 import { ADMIN_ROLES, type AdminRole } from '../../core/identity.ts'
 
 const PASSWORD = 'a password of their own'
@@ -47,55 +47,39 @@ test('what only the owner may do is this list', () => {
   const owners = api.app.routes.filter(({ auth, leastRole = 'owner' }) => auth === 'admin' && leastRole === 'owner')
   assert.deepEqual(owners.map(({ method, path }) => `${method} ${path}`).toSorted(), [
     'DELETE /api/admin/admins/{id}',
+    'DELETE /api/admin/backups/{id}',
     'GET /api/admin/admins',
-    'GET /api/admin/changes',
+    'GET /api/admin/backups/{id}/download',
     'GET /api/admin/users/{id}/export',
     'PATCH /api/admin/admins/{id}',
     'POST /api/admin/admins',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/rls',
     'POST /api/admin/secrets/rotate',
-    'POST /api/admin/sql',
-    'POST /api/admin/undo',
-    'POST /api/admin/vector/embed',
+    'POST /api/admin/secrets/signing-key',
   ])
 })
 
-test('a viewer changes nothing but the own second factor and what the viewer saved', () => {
+test('a viewer changes nothing but the own second factor and what the viewer saved; SQL and functions of viewers are read-only', () => {
   const writes = api.app.routes.filter(
-    ({ auth, method, leastRole, enrols }) => auth === 'admin' && method !== 'GET' && leastRole === 'viewer' && !enrols,
+    ({ method, leastRole, enrols, access }) =>
+      method !== 'GET' && leastRole === 'viewer' && !enrols && access !== 'read',
   )
-  const paths = writes.map(({ path }) => path).filter((path) => !path.startsWith('/api/admin/dashboard/'))
-  assert.deepEqual(paths, [])
+  assert.deepEqual(
+    writes
+      .map(({ method, path }) => `${method} ${path}`)
+      .filter((line) => !/ \/api\/admin\/dashboard\/(queries|views)\b/.test(line)),
+    ['POST /api/admin/sql', 'POST /api/rpc/{function}'],
+  )
 })
 
 test('OpenAPI says the least role of each admin route', async () => {
   const { paths } = (await api.call('GET /api/openapi.json', { as: tokens.viewer })).body
-  assert.equal(paths['/api/admin/sql'].post['x-least-role'], 'owner')
+  assert.equal(paths['/api/admin/sql'].post['x-least-role'], 'viewer')
+  assert.equal(paths['/api/admin/rls'].post['x-least-role'], 'owner')
   assert.equal(paths['/api/admin/users'].get['x-least-role'], 'viewer')
   assert.equal(paths['/api/admin/users'].post['x-least-role'], 'operator')
   assert.equal(paths['/api/auth/me'].get['x-least-role'], undefined)
-})
-
-test('data routes, functions, GraphQL and streams, which run as the server itself, take no lesser administrator', async () => {
-  await api.sql(
-    'create table public.papers (id int primary key); create function public.one() returns int language sql as $$select 1$$',
-  )
-  await eventually(async () =>
-    assert.equal((await api.call('GET /api/collections/papers', { as: tokens.owner })).status, 200),
-  )
-  for (const as of [tokens.operator, tokens.viewer]) {
-    for (const [line, json] of [
-      ['GET /api/collections/papers'],
-      ['POST /api/collections/papers', { id: 1 }],
-      ['POST /api/rpc/one', {}],
-      ['POST /api/graphql', { query: '{ papers { id } }' }],
-      ['GET /api/realtime?tables=papers'],
-    ] as const) {
-      const { status, body } = await api.call(line, { as, ...(json && { json }) })
-      assert.deepEqual([status, body.error ?? body.errors[0].extensions.error], [403, 'insufficient_role'], line)
-    }
-  }
 })
 
 test('wrong names and wrong passwords are the same 401', async () => {
@@ -133,6 +117,12 @@ test('names, addresses, roles and passwords are checked', async () => {
 })
 
 test('the audit names the administrator, also for changes of data', async () => {
+  await api.sql(
+    'create table public.papers (id int primary key); create function public.one() returns int language sql as $$select 1$$',
+  )
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/papers', { as: tokens.owner })).status, 200),
+  )
   const { status } = await api.call('POST /api/admin/apps', {
     as: tokens.operator,
     json: { name: 'theirs', ownerUserId: (await api.signUp('ana@x.test')).user.id },
@@ -200,7 +190,7 @@ test('the last owner cannot go, nor become less, even when two go at once', asyn
 })
 
 test('a removed administrator, another role and another password end the tokens on every node within a second', async () => {
-  const two = await startServer({ on: api })
+  const two = await spawnServer({ on: api })
   const ends = [
     (id: string) => remove(id),
     (id: string) => api.call(`PATCH /api/admin/admins/${id}`, { as: 'admin', json: { role: 'viewer' } }),
@@ -213,7 +203,7 @@ test('a removed administrator, another role and another password end the tokens 
     assert.deepEqual([await status(api), await status(two)], [200, 200])
     assert.ok((await end(id)).status < 300)
     assert.equal(await status(api), 401)
-    await eventually(async () => assert.equal(await status(two), 401))
+    await eventually(async () => assert.equal(await status(two), 401), { seconds: 1 })
   }
   assert.equal((await login('gone0@x.test')).status, 401)
   assert.equal((await login('gone2@x.test')).status, 401)

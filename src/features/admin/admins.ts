@@ -6,12 +6,13 @@ import * as t from '../../core/json-type.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { checkPasswordRules, type PasswordRules } from '../../identity/password-rules.ts'
 import * as q from './admins-sql.ts'
+import { dropAdminPasskeys } from './passkeys-sql.ts'
 import type { AdminPasswords } from './password.ts'
 import { dropTotp } from './second-factor-sql.ts'
 
-type Deps = { db: Db; passwords: AdminPasswords; minPasswordLength: number; dropEnded: () => Promise<void> }
+type Deps = { db: Db; passwords: AdminPasswords; passwordRules: PasswordRules; dropEnded: () => Promise<void> }
 type Known = { name: string; email: string; role: AdminRole; owners: number }
 
 const MAX_NAME = 100
@@ -28,9 +29,9 @@ const admin = t.object({
 const one = { auth: 'admin', params: { id: t.id('administrator') } } as const
 
 /** Administrators by name; owners alone see and change them, so no route states a lesser role. */
-export function adminsRoutes({ db, passwords, minPasswordLength, dropEnded }: Deps): Route[] {
+export function adminsRoutes({ db, passwords, passwordRules, dropEnded }: Deps): Route[] {
   const hashOf = (given: string): Promise<string> => {
-    checkPasswordRules(given, minPasswordLength)
+    checkPasswordRules(given, passwordRules)
     return passwords.hash(given)
   }
   const record = async (id: string): Promise<string> => (await db.fly(SYSTEM, q.adminRecord(id))) ?? '{}'
@@ -85,7 +86,7 @@ export function adminsRoutes({ db, passwords, minPasswordLength, dropEnded }: De
           const known = await locked(tx, id)
           if (change.role !== undefined && change.role !== 'owner') requireOtherOwner(known)
           await tx.run(q.updateAdmin(id, change))
-          if (body.mfa === false) await tx.run(dropTotp(id))
+          if (body.mfa === false) for (const drop of [dropTotp(id), dropAdminPasskeys(id)]) await tx.run(drop)
           if (body.mfa === false || change.hash !== undefined || (change.role ?? known.role) !== known.role)
             await tx.run(q.endTokensOf(id))
           return known

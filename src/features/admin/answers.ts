@@ -1,13 +1,16 @@
 import { ADMIN_ROLES } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { DURABILITIES } from './durability.ts'
 
 /** Response schemas of the admin routes. */
 
 export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
+  drill: t.optional(t.boolean({ description: 'it runs on a restored copy that was not taken over' })),
   warnings: t.optional(t.array(t.string())),
   environment: t.optional(t.string({ description: 'name of this installation, `admin.environment`' })),
   locked: t.optional(t.boolean({ description: 'of a dashboard that has to be unlocked to write' })),
+  durability: t.optional(t.oneOf(DURABILITIES, { description: 'where an acknowledged write is; for the admin' })),
 })
 
 const sqlFields = {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { Passkey } from '../../../test/fakes/passkey.ts'
+import { plantBackup, testFolder } from '../../../test/kit/backups.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
@@ -12,9 +14,18 @@ const NOTED_AFTERWARDS = [
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
+const backupTo = testFolder()
+const passphrase = 'only for tests'
+
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
-  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, 'ai.embedding_provider': 'hash' },
+  config: {
+    'push.enabled': true,
+    'auth.oauth_provider.enabled': true,
+    'ai.embedding_provider': 'hash',
+    'backup.to': backupTo,
+    'backup.passphrase': passphrase,
+  },
 })
 const admin = async (line: string, json?: unknown) =>
   api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
@@ -36,6 +47,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
   const userId = ana.user.id
   const hook = await made('POST /api/webhooks', { url: `${api.url}/health` })
+  const pastDelivery = crypto.randomUUID()
+  await api.sql(`insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, attempt, duration_ms,
+    request_body, response_body) values ('${pastDelivery}', '${hook.id}', '${pastDelivery}', 'create', 'notes', false, 1, 1, '{}', '')`)
   const app = await made('POST /api/admin/apps', { name: 'a', ownerUserId: userId })
   const lost = await made('POST /api/admin/apps', { name: 'b', ownerUserId: userId })
   const { apiKey } = await made('POST /api/admin/api-keys', { userId, name: 'k' })
@@ -107,6 +121,18 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [abe, eva, leaver] = [await named('abe@x.test'), await named('eva@x.test'), await named('lea@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
+  const [pia, zoe] = [await named('pia@x.test'), await named('zoe@x.test')]
+  const passkeyOf = async (as: string, passkey = new Passkey()) => {
+    const { body: options } = await api.call('POST /api/admin/mfa/passkey/enroll', { as })
+    const origin = `http://${options.rp.id}:${new URL(api.url).port}`
+    return { id: passkey.id, json: { attestation_response: passkey.create(options, { origin }) } }
+  }
+  const confirmPasskey = (as: string, json: object) =>
+    api.call('POST /api/admin/mfa/passkey/enroll/confirm', { as, json })
+  const [ofPia, ofZoe] = [await passkeyOf(pia), await passkeyOf(zoe)]
+  assert.equal((await confirmPasskey(zoe, ofZoe.json)).status, 200)
+
+  const backup = await plantBackup(backupTo, passphrase)
 
   const items = '/api/admin/dashboard'
   const savedQuery = { name: 'q', query: 'select 1' }
@@ -121,6 +147,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     [`POST ${items}/views`, `POST ${items}/views`, savedView],
     [`PATCH ${items}/views/{id}`, `PATCH ${ofView}`, { name: 'w' }],
     [`DELETE ${items}/views/{id}`, `DELETE ${ofView}`],
+    ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
+    ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
+    ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
     ['POST /api/admin/impersonate', 'POST /api/admin/impersonate', { anonymous: true }],
     ['POST /api/admin/auth/code', 'POST /api/admin/auth/code'],
@@ -133,6 +162,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/sql', 'POST /api/admin/sql', { query: 'create table made ()' }],
     ['POST /api/webhooks', 'POST /api/webhooks', { url: 'https://y.test/' }],
     ['PATCH /api/webhooks/{id}', `PATCH /api/webhooks/${hook.id}`, { enabled: false }],
+    [
+      'POST /api/webhooks/{id}/deliveries/{deliveryId}/replay',
+      `POST /api/webhooks/${hook.id}/deliveries/${pastDelivery}/replay`,
+    ],
     ['POST /api/webhooks/{id}/test', `POST /api/webhooks/${hook.id}/test`],
     ['DELETE /api/webhooks/{id}', `DELETE /api/webhooks/${hook.id}`],
     ['POST /api/admin/apps', 'POST /api/admin/apps', { name: 'c', ownerUserId: userId }],
@@ -212,6 +245,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
     ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
+    ['POST /api/admin/secrets/signing-key', 'POST /api/admin/secrets/signing-key', {}],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
   const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })
@@ -220,6 +254,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ...Object.fromEntries(writes),
     'POST /api/admin/auth/logout': () => api.call('POST /api/admin/auth/logout', { as: leaver }),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
+    'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),
+    'POST /api/admin/mfa/passkey/enroll/confirm': () => confirmPasskey(pia, ofPia.json),
+    'DELETE /api/admin/mfa/passkey/credentials/{credential_id}': () =>
+      api.call(`DELETE /api/admin/mfa/passkey/credentials/${ofZoe.id}`, { as: zoe }),
     'POST /api/admin/mfa/totp/enroll/confirm': () =>
       api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
     'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
@@ -229,7 +267,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions admins saved_items`
+    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys saved_items`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],
@@ -294,6 +332,7 @@ test('what changes nothing leaves no entry', async () => {
     'DELETE /api/admin/oauth/clients/nobody',
     'DELETE /api/admin/storage/buckets/nobody',
     'DELETE /api/admin/email/templates/no.body',
+    'DELETE /api/admin/backups/nobody',
   ]) {
     assert.equal((await admin(line)).status, 404, line)
   }

@@ -5,6 +5,7 @@ import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import { json, type Route, requireEnabled, route } from '../../http/route.ts'
+import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, createAudit } from './audit.ts'
@@ -16,6 +17,8 @@ import {
   markAsDashboard,
   openWithCode,
 } from './dashboard-session.ts'
+import { durabilityOf } from './durability.ts'
+import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { secondFactorRoutes } from './second-factor.ts'
 import { type SqlRouteDeps, sqlRoute } from './sql-route.ts'
@@ -34,7 +37,7 @@ export type AdminDeps = {
   }
   box: SecretBox
   appName: string
-  minPasswordLength: number
+  passwordRules: PasswordRules
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
   passwords: AdminPasswords
@@ -42,9 +45,12 @@ export type AdminDeps = {
   observe: Observe
   /** Warnings for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<SqlRouteDeps, 'db' | 'observe'>
+} & Omit<SqlRouteDeps, 'db' | 'observe'> &
+  Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
 
 export type Admin = {
   routes: Route[]
@@ -61,6 +67,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   const { db, config, warnings, logs } = deps
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
+  const requires = requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled'))
   let generatedPassword: string | undefined
 
   const routes = [
@@ -72,9 +79,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
         const who = bearer === undefined ? undefined : await tokens.resolve(bearer)
-        const told = who ? warnings() : []
+        const isAdmin = who !== undefined
+        const told = isAdmin ? warnings() : []
         return json(200, {
           auth: config.enabled,
+          ...(deps.isDrill && { drill: true }),
+          ...(isAdmin && { durability: await durabilityOf(db) }),
           ...(told.length > 0 && { warnings: told }),
           ...(who && config.environment !== '' && { environment: config.environment }),
           ...(who?.isLockable && { locked: !(await isUnlocked(db, who.tokenId)) }),
@@ -86,7 +96,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: 'Sign in as an administrator: by name, or with the shared password as the first owner',
       auth: 'none',
       limit: 'admin_login',
-      requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
+      requires,
       body: t.object({
         ...credentialFields,
         password: t.optional(credentialFields.password),
@@ -109,7 +119,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
@@ -120,11 +130,13 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
   ]
 
+  const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed: (tx, id) => tokens.issueNamed(tx, id) })
   return {
     routes: [
       ...routes,
       ...adminsRoutes(deps),
       ...secondFactorRoutes(deps),
+      ...passkeys,
       ...dashboardSessionRoutes({ ...deps, proveAgain: createProof(tokens) }),
     ],
     isUnlocked: (tokenId) => isUnlocked(db, tokenId),

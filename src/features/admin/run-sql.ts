@@ -11,6 +11,7 @@ import { endBackend } from './sql.ts'
 
 export type RunSqlDeps = {
   db: Db
+  /** On a login of the role's own; of the owner, the server's. */
   openScript: (role: AdminRole) => Promise<Script>
   /** On the login of callers, as one of them. */
   openScriptAs: (who: Identity) => Promise<Script>
@@ -30,7 +31,7 @@ export type SqlRequest = {
   readonly role: AdminRole
   readonly as?: Identity | undefined
   /** The refusal of a write where the mode is `read`; default: PostgreSQL's message. */
-  readonly readOnlyRefusal?: AppError | undefined
+  readonly writeRefusal?: AppError | undefined
 }
 export type RunSql = (request: SqlRequest) => Promise<SqlAnswer>
 /** JSON texts: the answer, and of a dry run what would have changed. */
@@ -50,7 +51,7 @@ const HARMLESS =
 export function createRunSql(deps: RunSqlDeps): RunSql {
   const semaphore = new Semaphore(MAX_AT_ONCE)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
-  return ({ query, signal, mode, all, role, as, readOnlyRefusal }) =>
+  return ({ query, signal, mode, all, role, as, writeRefusal }) =>
     semaphore.run(
       async () => {
         const script = await (as ? deps.openScriptAs(as) : deps.openScript(role))
@@ -76,7 +77,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
           if (mode === 'write' && !tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
           return { text: answer(results, durationMs), told: '' }
         } catch (error) {
-          if (mode === 'read' && readOnlyRefusal && isReadOnlyError(error)) throw readOnlyRefusal
+          if (mode === 'read' && writeRefusal && isReadOnlyError(error)) throw writeRefusal
           const isLate = performance.now() - startedAt >= timeoutMs - 50
           if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
             throw new AppError('sql_error', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })

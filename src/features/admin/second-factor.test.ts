@@ -84,9 +84,14 @@ test('what opens secrets needs a second factor of the last ten minutes from thos
   await later.stop()
   const fresh = api.app.routes.filter(({ freshFactor }) => freshFactor).map(({ method, path }) => `${method} ${path}`)
   assert.deepEqual(fresh.toSorted(), [
+    'DELETE /api/admin/mfa/passkey/credentials/{credential_id}',
     'GET /api/admin/users/{id}/export',
+    'POST /api/admin/mfa/passkey/enroll',
+    'POST /api/admin/mfa/passkey/enroll/confirm',
+    'POST /api/admin/mfa/totp/enroll',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/secrets/rotate',
+    'POST /api/admin/secrets/signing-key',
   ])
 })
 

@@ -62,6 +62,7 @@ export function secondFactorRoutes({ db, box, appName, dropEnded }: SecondFactor
     route('POST /api/admin/mfa/totp/enroll', {
       summary: 'Begin to add an authenticator app to your own account of an administrator',
       ...own,
+      freshFactor: true,
       audit: 'admin.totp_enroll',
       answers: { 200: t.object({ uri: t.string(), secret: t.string() }) },
       handle: async (call) => {
@@ -69,7 +70,7 @@ export function secondFactorRoutes({ db, box, appName, dropEnded }: SecondFactor
         const secret = newSecret()
         const sealed = box.seal(secret.toString('hex'), adminTotpSecrets.context(id))
         const work = async (tx: Tx): Promise<q.AdminFactor> => {
-          const factor = await locked(tx, id)
+          const factor = await lockedFactor(tx, id)
           if (factor.isConfirmed) throw new AppError('already_enrolled', 'TOTP MFA already enrolled')
           await tx.run(q.startTotp(id, sealed))
           return factor
@@ -88,7 +89,7 @@ export function secondFactorRoutes({ db, box, appName, dropEnded }: SecondFactor
         const id = namedOf(call.who)
         const { tokenId } = call.who as Extract<Identity, { kind: 'admin' }>
         const wrong = await db.tx(SYSTEM, async (tx) => {
-          const factor = await locked(tx, id)
+          const factor = await lockedFactor(tx, id)
           if (factor.isConfirmed || !factor.isPending)
             throw new AppError('enrolment_not_found', 'no pending TOTP enrolment found')
           const refusal = await check(tx, factor, call.body.code)
@@ -105,12 +106,12 @@ export function secondFactorRoutes({ db, box, appName, dropEnded }: SecondFactor
   ]
 }
 
-async function locked(tx: Tx, id: string): Promise<q.AdminFactor> {
+export async function lockedFactor(tx: Tx, id: string): Promise<q.AdminFactor> {
   const [factor] = await tx.rows<q.AdminFactor>(q.lockFactor(sql`id = ${id}::uuid`))
   return found(factor, 'administrator not found', 'user_not_found')
 }
 
-function namedOf(who: Identity): string {
+export function namedOf(who: Identity): string {
   if (who.kind === 'admin' && who.adminId !== undefined) return who.adminId
   throw badRequest('the shared password has no second factor: sign in by name')
 }

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../core/errors.ts'
-import { type Identity, isOwner, readOnlyRefusal } from '../../core/identity.ts'
+import { type Identity, isOwner, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
@@ -44,8 +44,9 @@ export function sqlRoute(deps: SqlRouteDeps): Route {
   const { db } = deps
   const runSql = createRunSql(deps)
   return route('POST /api/admin/sql', {
-    summary: "Run SQL as the server's role, or as a caller",
+    summary: "Run SQL: of owners as the server's role, of others read-only, or as a caller",
     auth: 'admin',
+    leastRole: 'viewer',
     readsToo: true,
     audit: 'sql.execute',
     dryRun: 'wrapped',
@@ -70,7 +71,7 @@ export function sqlRoute(deps: SqlRouteDeps): Route {
         as,
         role: saved?.role ?? admin.role,
         signal: call.signal,
-        readOnlyRefusal: call.body.read_only ? undefined : readOnlyRefusal(as ?? admin),
+        writeRefusal: call.body.read_only ? undefined : writeRefusal(as ?? admin),
       }
       const noted = {
         query: auditableQuery(query),
@@ -102,5 +103,5 @@ function requireSense(admin: Admin, { query, saved, as, write, isDry }: Wish): v
     throw new AppError('insufficient_role', 'this needs the role operator of an administrator')
   if (as !== undefined && write && !isOwner(admin))
     throw new AppError('insufficient_role', 'SQL that writes needs the role owner')
-  if (admin.isLocked && (isDry || write)) throw readOnlyRefusal(admin)
+  if (admin.isLocked && (isDry || write)) throw writeRefusal(admin)
 }

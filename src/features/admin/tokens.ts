@@ -2,7 +2,7 @@ import { AppError, unauthorized } from '../../core/errors.ts'
 import { type AdminRole, type Identity, SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Tx } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
 import { adminByEmail, insertNamedToken } from './admins-sql.ts'
 import { type AdminPasswords, currentHash } from './password.ts'
@@ -13,6 +13,8 @@ import { endToken, findToken, forgetExpiredTokens, insertToken } from './sql.ts'
 export type AdminTokens = {
   /** 401 unless the password is right; with an address it is that administrator's, else the shared one. */
   login(password: string, email?: string, code?: string): Promise<string>
+  /** In a transaction that locked the administrator's row, for a sign-in with both factors unless it says otherwise. */
+  issueNamed(tx: Tx, adminId: string): Promise<string>
   /** A token for the server's own command line tool; undefined while admin access is off. */
   issue(): Promise<string | undefined>
   end(token: string): Promise<void>
@@ -80,22 +82,28 @@ export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTo
     return isRight && hash !== undefined ? issueFor({ db, config }, hash, 'password') : undefined
   }
 
+  async function issueNamed(tx: Tx, adminId: string, hasFactor = true): Promise<string> {
+    const token = randomHex(32)
+    await tx.run(forgetExpiredTokens())
+    await tx.run(insertNamedToken(sha256(token), config.token_duration, adminId, hasFactor))
+    return token
+  }
+
   async function withName(email: string, password: string, code?: string): Promise<string | undefined> {
     const [known] = await db.rows<{ id: string; hash: string }>(SYSTEM, adminByEmail(email))
     if (!(await passwords.verify(password, known?.hash)) || !known) return undefined
-    const token = randomHex(32)
     const outcome = await db.tx(SYSTEM, async (tx) => {
       // Not found if the administrator went or the password changed since it was verified.
       const [factor] = await tx.rows<AdminFactor>(
         lockFactor(sql`id = ${known.id}::uuid and password_hash = ${known.hash}`),
       )
       if (!factor) return undefined
+      // Without an app the passkey is the second factor, and it signs in by itself.
+      if (!factor.isConfirmed && factor.hasPasskey) return unauthorized('sign in with a passkey', 'mfa_required')
       if (factor.isConfirmed && code === undefined) return unauthorized('a code is required', 'mfa_required')
       const wrong = factor.isConfirmed ? await checkCode(tx, factor, code ?? '') : undefined
       if (wrong) return wrong
-      await tx.run(forgetExpiredTokens())
-      await tx.run(insertNamedToken(sha256(token), config.token_duration, known.id, factor.isConfirmed))
-      return token
+      return issueNamed(tx, known.id, factor.isConfirmed)
     })
     if (outcome instanceof AppError) throw outcome
     return outcome
@@ -109,6 +117,7 @@ export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTo
       if (token === undefined) throw refused(email)
       return token
     },
+    issueNamed,
     issue: () => issueMachineToken({ db, config }),
     async end(token) {
       await db.run(SYSTEM, endToken(sha256(token)))

@@ -46,7 +46,7 @@ export const auditedChanges: Sql = sql`
     select s.all_tables, s.tables from svc.audit_settings s where not pg_visible_in_snapshot(c.xid, s.since)
     order by s.id desc limit 1
   ) s
-  where s.all_tables or c.table_name = any(s.tables) or c.schema_name || '.' || c.table_name = any(s.tables)
+  where case when c.table_oid = 'svc.objects'::regclass then false else s.all_tables or c.table_name = any(s.tables) end or c.schema_name || '.' || c.table_name = any(s.tables)
   order by c.id`
 
 /** Removes one slice, oldest first. */

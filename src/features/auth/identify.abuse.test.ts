@@ -1,18 +1,24 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { testKeys } from '../../../test/kit/token-keys.ts'
 import type { Db } from '../../db/db.ts'
 import { createIdentify } from './identify.ts'
-import { signingKeys } from './keys.ts'
 
 test('what is remembered of bearers is bounded in bytes: large grants make room for others', async () => {
   let lookups = 0
   const tables = Array.from({ length: 1000 }, (_, i) => `${i}`.padEnd(1000, 't'))
-  const keys = signingKeys('root', 'salt')
+  const keys = testKeys()
   const identify = createIdentify({
     db: {} as Db,
     authEnabled: true,
     keys: () => keys,
-    revocations: { clock: { now: () => 0 }, isFresh: () => true, generation: () => 0, onRevoked: () => {} },
+    revocations: {
+      clock: { now: () => 0 },
+      isFresh: () => true,
+      generation: () => 0,
+      onRevoked: () => {},
+      refresh: async () => {},
+    },
     resolveApiKey: async (keyId) => {
       lookups++
       const grant = { scope: '*', tables, files: { read: true, write: true }, appId: null } as const

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { testKeys } from '../../../test/kit/token-keys.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { createIdentify } from './identify.ts'
 import { signJwt } from './jwt.ts'
-import { signingKeys } from './keys.ts'
 import { endedBy, type Revocations } from './revocations.ts'
 
 /** The database and the revocations, under the test's control. */
@@ -22,17 +22,18 @@ function setup() {
       return [row]
     },
   } as unknown as Db
-  const revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked' | 'apply'> = {
+  const revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked' | 'apply' | 'refresh'> = {
     clock: { now: () => state.now },
     isFresh: () => state.fresh,
     generation: () => generation,
     onRevoked: (heard) => void listeners.push(heard),
+    refresh: async () => {},
     apply: (batch) => {
       generation++
       for (const heard of listeners) heard(endedBy(batch))
     },
   }
-  const keys = signingKeys('root', 'salt')
+  const keys = testKeys()
   const identify = createIdentify({ db, authEnabled: true, revocations, keys: () => keys })
   const token = (sid: string) => {
     const iat = state.now / 1000

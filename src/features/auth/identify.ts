@@ -4,7 +4,7 @@ import { sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
-import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './jwt.ts'
+import { type AccessClaims, isOfUnknownKey, type Keys, type MfaClaims, readJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 
 type Of<Kind extends Identity['kind']> = Extract<Identity, { kind: Kind }>
@@ -14,13 +14,15 @@ export type IdentifyDeps = {
   db: Db
   /** False: there are no users, only the operator. */
   authEnabled: boolean
-  revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked'>
+  revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked' | 'refresh'>
   keys: () => Keys
   /** Gets the SHA-256 of the key. */
   resolveApiKey?: Resolve<Of<'key'>> | undefined
   resolveAdminToken?: Resolve<Of<'admin'>> | undefined
   resolveOAuthToken?: Resolve<Of<'key'>> | undefined
   resolveImpersonation?: Resolve<Identity> | undefined
+  /** A token of another issuer, at this time. */
+  resolveForeignToken?: ((token: string, nowMs: number) => Promise<Of<'key'> | undefined>) | undefined
 }
 
 export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
@@ -65,9 +67,20 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     if (!deps.authEnabled) return ANONYMOUS
     if (bearer.startsWith('svc_at_')) return deps.resolveOAuthToken?.(bearer)
     if (/^svc_[0-9a-f]{48}$/.test(bearer)) return deps.resolveApiKey?.(sha256(bearer))
-    const claims = readJwt(bearer, deps.keys(), revocations.clock.now() / 1000)
-    if (!claims) return undefined
+    const claims = await readToken(bearer)
+    if (!claims) return deps.resolveForeignToken?.(bearer, revocations.clock.now())
     return claims.mfa_pending ? pendingLogin(claims) : session(claims)
+  }
+
+  let lookedAt = Number.NEGATIVE_INFINITY
+  /** A key that another process made a moment ago is looked up, at most once a second however many are unknown. */
+  async function readToken(bearer: string): Promise<AccessClaims | MfaClaims | undefined> {
+    const read = () => readJwt(bearer, deps.keys(), revocations.clock.now() / 1000)
+    const claims = read()
+    if (claims || !isOfUnknownKey(bearer, deps.keys()) || performance.now() - lookedAt < 1000) return claims
+    lookedAt = performance.now()
+    await revocations.refresh()
+    return read()
   }
 
   /** Read from the row instead of the claims, to respect logout, deletion and a changed address. */
@@ -119,10 +132,11 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
 
 /** About what an entry takes: a text of one byte per character, or of two, and what objects cost. */
 function bytesOf({ who }: CachedBearer, bearer: string): number {
-  const claims = who.kind === 'user' ? (who.claims?.length ?? 0) : 0
-  const texts = 'email' in who ? bearer.length + 2 * ((who.email?.length ?? 0) + claims) : bearer.length
-  const tables = who.kind === 'key' ? who.grant.tables : []
-  return tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts)
+  const texts = 'email' in who ? bearer.length + 2 * (who.email?.length ?? 0) : bearer.length
+  if (who.kind === 'user') return 600 + texts + 2 * (who.claims?.length ?? 0)
+  if (who.kind !== 'key') return 600 + texts
+  const { grant, claims = '' } = who
+  return grant.tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts + 2 * claims.length)
 }
 
 type SessionRow = { id: string; email: string; is_anonymous: boolean; aal: 'aal1' | 'aal2'; amr: string[] }

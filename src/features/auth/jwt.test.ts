@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
-import { createHmac, randomBytes } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
 import * as jose from 'jose'
+import { testKeys } from '../../../test/kit/token-keys.ts'
 import { type AccessClaims, type MfaClaims, readJwt, signJwt } from './jwt.ts'
 
-const keys = { access: randomBytes(32), mfa: randomBytes(32) }
+const keys = testKeys()
 const now = 1_800_000_000
 const access: AccessClaims = {
   sub: 'u',
@@ -53,7 +54,7 @@ test('a token is dead in the second of its expiry', () => {
 })
 
 test('an access token does not pass as an MFA token nor the other way round', () => {
-  const swapped = { access: keys.mfa, mfa: keys.access }
+  const swapped = testKeys({ access: keys.mfa, mfa: keys.access })
   assert.equal(readJwt(signJwt('mfa', pending, keys), swapped, now), undefined)
   assert.equal(readJwt(signJwt('access', access, keys), swapped, now), undefined)
   assert.equal(readJwt(forge({ alg: 'HS256', typ: 'JWT' }, pending, keys.mfa), keys, now), undefined)

@@ -1,10 +1,12 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { deriveKey, randomHex } from '../../core/secret.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import type { Keys } from './jwt.ts'
+import { accessHeader, type Keys } from './jwt.ts'
+import { dropSigningKeys, rotationEntry, type StoredKey, signingKeyOf } from './signing-keys.ts'
 
 const SALT = 'auth.jwt_salt'
 const ROOT = 'auth.root_secret'
@@ -47,18 +49,30 @@ const replaceSalt = (): Sql =>
 /** An SQL expression for the salt. */
 export const currentSalt: Sql = sql`(select value #>> '{}' from svc.settings where key = ${SALT})`
 
-/** A new salt makes new keys, which invalidates every earlier token. */
-export const signingKeys = (root: string, salt: string): Keys => ({
-  access: deriveKey(root, salt, 'access token'),
-  mfa: deriveKey(root, salt, 'mfa token'),
-})
+type Stored = { salt: string; signing: readonly StoredKey[] }
 
-/** Derived again only when the salt changes. */
-export function keysOfSalt(rootSecret: string, salt: () => string): () => Keys {
-  let made = { salt: '', keys: signingKeys(rootSecret, '') }
+/** A new salt makes new secrets, which ends every token that was signed with them. */
+export function keysOf(root: string, { salt, signing }: Stored, box: SecretBox, lifetimeMs: number): Keys {
+  const published = signing.flatMap((stored) => signingKeyOf(stored, box) ?? [])
+  return {
+    access: deriveKey(root, salt, 'access token'),
+    mfa: deriveKey(root, salt, 'mfa token'),
+    hs256: signing
+      .filter(({ algorithm }) => algorithm === 'HS256')
+      .map(({ active_from, retired_at }) => ({ activeFrom: active_from, retiredAt: retired_at })),
+    published: new Map(published.map((key) => [accessHeader(key), key])),
+    lifetimeMs,
+  }
+}
+
+/** Made again only when what is stored changes. */
+export function currentKeys(stored: () => Stored, make: (stored: Stored) => Keys): () => Keys {
+  let made: { from: string; of: Stored; keys: Keys } | undefined
   return () => {
-    const current = salt()
-    if (made.salt !== current) made = { salt: current, keys: signingKeys(rootSecret, current) }
+    const current = stored()
+    if (made?.of === current) return made.keys
+    const from = JSON.stringify([current.salt, current.signing])
+    made = { from, of: current, keys: made?.from === from ? made.keys : make(current) }
     return made.keys
   }
 }
@@ -66,7 +80,11 @@ export function keysOfSalt(rootSecret: string, salt: () => string): () => Keys {
 /** There may be millions of sessions to end. */
 const ROTATION_MS = 300_000
 
-export async function rotateKeys(db: Db, act: AuditSource): Promise<void> {
+export async function rotateKeys(
+  db: Db,
+  signing: Parameters<typeof dropSigningKeys>[0],
+  act: AuditSource,
+): Promise<void> {
   await db.run(
     SYSTEM,
     [
@@ -74,11 +92,24 @@ export async function rotateKeys(db: Db, act: AuditSource): Promise<void> {
       sql`delete from svc.sessions`,
       sql`delete from svc.pending_logins`,
       sql`delete from svc.oauth_states`,
-      sql`select svc.revoke('all_users', '')`,
+      ...dropSigningKeys(signing),
       auditStatement(act.audit()),
     ],
     { kind: 'slow', timeoutMs: ROTATION_MS },
   )
+}
+
+/** For keys that others may have: sessions go on, with the next access token. */
+export async function replaceAllKeys(
+  db: Db,
+  signing: Parameters<typeof dropSigningKeys>[0],
+  act: AuditSource,
+): Promise<void> {
+  await db.run(SYSTEM, [
+    replaceSalt(),
+    ...dropSigningKeys(signing),
+    auditStatement(rotationEntry(act, signing.algorithm, true)),
+  ])
 }
 
 const keepFirst = (key: string, json: string): Sql =>

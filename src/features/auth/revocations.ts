@@ -7,6 +7,7 @@ import { Loop } from '../../db/loop.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { currentSalt, ensureSalt } from './keys.ts'
 import { storedSettings } from './settings.ts'
+import { type StoredKey, storedKeys } from './signing-keys.ts'
 
 export type Revocation = {
   kind: 'session' | 'user' | 'key' | 'oauth_token' | 'admin' | 'all_users'
@@ -23,6 +24,7 @@ type AccountState = {
   now: number
   xmin: string
   salt: string
+  signing: StoredKey[]
   settings: unknown
   revoked: (Revocation & { id: number })[]
 }
@@ -34,6 +36,7 @@ const stateSince = (xmin: string | undefined): Sql => sql`
     'now', extract(epoch from clock_timestamp()) * 1000,
     'xmin', pg_snapshot_xmin(pg_current_snapshot())::text,
     'salt', ${currentSalt},
+    'signing', ${storedKeys},
     'settings', (${storedSettings}),
     'revoked', ${
       xmin === undefined
@@ -92,8 +95,9 @@ export class Revocations {
     await this.refresh()
   }
 
-  salt(): string {
-    return this.#current().salt
+  /** What the keys of tokens are made of. */
+  secrets(): { salt: string; signing: readonly StoredKey[] } {
+    return this.#current()
   }
 
   /** The auth settings as stored, null until an operator changes them. */

@@ -2,6 +2,7 @@ import { badRequest, notFound } from '../../core/errors.ts'
 import { userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import type { Loop } from '../../db/loop.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
@@ -11,18 +12,24 @@ import type { AuthSettings } from '../../identity/settings.ts'
 import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
 import { createIdentify, type IdentifyDeps } from './identify.ts'
-import { keysOfSalt, rotateKeys } from './keys.ts'
+import { currentKeys, keysOf, replaceAllKeys, rotateKeys } from './keys.ts'
+import type { NoticeDevice } from './new-device.ts'
+import { publishedKeys } from './published-keys.ts'
 import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
 import { createSettings } from './settings.ts'
+import { rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
 
 export type AuthDeps = Pick<
   IdentifyDeps,
-  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveImpersonation'
+  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveImpersonation' | 'resolveForeignToken'
 > & {
   db: Db
   revocations: Revocations
-  config: AuthSettings & SessionConfig & { enabled: boolean }
+  config: AuthSettings & SessionConfig & { enabled: boolean; signing_algorithm: SigningAlgorithm | 'auto' }
+  publicBaseUrl: () => string
+  noticeDevice: NoticeDevice
+  box: SecretBox
   /** See loadRootSecret. */
   rootSecret: string
   /** Rows that the sweep removes. */
@@ -32,19 +39,34 @@ export type AuthDeps = Pick<
 
 /** Issues, identifies, renews and ends tokens and sessions. */
 export function createAuth(deps: AuthDeps) {
-  const { db, revocations, config } = deps
-  const keys = keysOfSalt(deps.rootSecret, () => revocations.salt())
+  const { db, revocations, config, box } = deps
+  const lifetimeMs = config.token_duration * 1000
+  const keys = currentKeys(
+    () => revocations.secrets(),
+    (stored) => keysOf(deps.rootSecret, stored, box, lifetimeMs),
+  )
+  /** That of the newest key, unless another is configured. */
+  const algorithm = (): SigningAlgorithm =>
+    config.signing_algorithm === 'auto'
+      ? (revocations.secrets().signing[0]?.algorithm ?? 'ES256')
+      : config.signing_algorithm
   const settings = createSettings({ db, configured: config, stored: revocations })
-  const sessions = createSessions({ db, revocations, keys, config })
+  const sessions = createSessions({ ...deps, keys })
   let sweeping: Loop | undefined
 
   return {
     routes: [
       ...(config.enabled ? sessionRoutes(sessions) : routesWhenOff),
+      publishedKeys(keys, revocations.clock),
       ...authAdminRoutes({
         settings,
         rotate: async (act) => {
-          await rotateKeys(db, act)
+          await rotateKeys(db, { algorithm: algorithm(), box }, act)
+          await revocations.refresh()
+        },
+        rotateSigningKey: async (isCompromised, act) => {
+          const rotation = { algorithm: algorithm(), box, lifetimeMs }
+          await (isCompromised ? replaceAllKeys(db, rotation, act) : rotateSigningKey(db, rotation, act))
           await revocations.refresh()
         },
       }),

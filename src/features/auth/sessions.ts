@@ -10,6 +10,7 @@ import { hasSecondFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device, NewSession, StartSession, StepUp, UserJson } from '../../identity/session.ts'
 import { lockOwner } from '../../identity/users.ts'
 import { type Keys, signJwt } from './jwt.ts'
+import type { NoticeDevice } from './new-device.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
 
@@ -25,7 +26,14 @@ const MFA_SECONDS = 300
 /** Reuse of a refresh token within this time counts as a race of two tabs, later as theft. */
 const HARMLESS_REUSE_SECONDS = 10
 
-export function createSessions(deps: { db: Db; revocations: Revocations; keys: () => Keys; config: SessionConfig }) {
+export function createSessions(deps: {
+  db: Db
+  revocations: Revocations
+  keys: () => Keys
+  config: SessionConfig
+  publicBaseUrl: () => string
+  noticeDevice: NoticeDevice
+}) {
   const { db, revocations, config } = deps
 
   const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
@@ -35,9 +43,12 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
+    const issuer = deps.publicBaseUrl()
     return signJwt(
       'access',
       {
+        iss: issuer,
+        aud: `${issuer}/api`,
         sub: user.id,
         iat,
         exp: iat + config.token_duration,
@@ -85,6 +96,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
       if (answer === null) throw refused()
       const { user, pending } = JSON.parse(answer) as { user: UserJson; pending: boolean }
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
+      deps.noticeDevice(user, device)
       return { token: accessToken(user, session), refreshToken, user }
     }
     const lock = lockOwner(sql`${userId}::uuid`)

@@ -60,6 +60,14 @@ export const listQuery = {
   bbox: t.string({ description: '`column,minLng,minLat,maxLng,maxLat`; minLng > maxLng crosses the date line' }),
 }
 
+export const liveQuery = {
+  live: t.boolean({ default: false, description: 'a stream of server-sent events that keeps the list true' }),
+  depends: t.string({ description: 'with `live`: further tables whose changes read the list again; views need it' }),
+  keys: t.boolean({ default: false, description: 'with `live`: rows come with an array of their keys' }),
+  lastEventId: t.string({ description: 'with `live`: the position of what was received last' }),
+  token: t.string({ description: 'with `live`: the bearer, for clients that cannot send headers' }),
+}
+
 const onConflict = t.string({ description: 'columns of a unique key: a row with the same key is changed instead' })
 const merge = t.oneOf(['true', 'ignore'], {
   default: 'true',

@@ -3,8 +3,9 @@ import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { AsOf } from '../../db/history/as-of.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { TriesWrites } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import type { LiveQuery } from '../../db/rows/live-query.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
@@ -13,7 +14,7 @@ import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { type Call, jsonText, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
-import { listAggregates, listRows, readStatement } from './list/list.ts'
+import { listAggregates, listRows, type ReadFrom, readStatement } from './list/list.ts'
 import { createPast } from './list/past.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
@@ -29,7 +30,7 @@ export type CollectionsDeps = {
   schema: SchemaCache
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
-  dryRuns: DryRuns
+  dryRuns: TriesWrites
   asOf: AsOf
   listDeps: ListDeps
   trigrams: Trigrams
@@ -39,16 +40,22 @@ export type CollectionsDeps = {
   cursors: Cursors
   /** `api.statement_timeout` in milliseconds. */
   timeoutMs: number
+  from?: ReadFrom | undefined
+  liveList: (name: string, query: Readonly<Record<string, string>>) => LiveQuery
+  /** Answers a list as a stream that is kept true. */
+  liveStream: (call: Call, list: () => LiveQuery) => Promise<Reply>
 }
 
 export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
-  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs } = deps
+  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs, from } = deps
   const sqlCache = new SqlCache()
-  const reader = { db, sqlCache, listDeps, cursors, embed }
+  const reader = { db, sqlCache, listDeps, cursors, embed, from }
   const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
+  const live = (call: Call): Promise<Reply> =>
+    deps.liveStream(call, () => deps.liveList(call.params['table'] ?? '', call.query))
   const past = createPast({ ...reader, asOf, at })
 
   type Write = (deps: WriteDeps, call: Call, target: TableView) => Promise<Reply>
@@ -64,13 +71,16 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('GET /api/collections/{table}', {
       summary: 'List rows',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       limit: 'api',
       params: { table: answers.tableParam },
-      query: answers.listQuery,
+      query: { ...answers.listQuery, ...answers.liveQuery },
+      tokenInQuery: 'live',
       answers: { 200: answers.rows },
       handle: async (call) => {
+        if (call.query['live'] === 'true') return live(call)
         if (call.query['as_of'] !== undefined) return past.list(call)
         if (call.query['aggregate'] !== undefined) {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
@@ -86,6 +96,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('POST /api/collections/{table}', {
       summary: 'Create a row; with `onConflict`, or change the one that is there',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',
@@ -101,6 +112,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('POST /api/collections/{table}/batch', {
       summary: 'Create, update and delete rows, all or none',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',
@@ -115,6 +127,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('GET /api/collections/{table}/{id}', {
       summary: 'Read a row',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       limit: 'api',
@@ -124,10 +137,15 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       handle: async (call) =>
         at(call, async (target) => {
           if (call.query['as_of'] !== undefined) return past.read(call, target)
-          const text = await db.fly(call.who, readStatement(sqlCache, call.query, keyFromPath(call, target), target), {
-            kind: 'read',
-            as: 'bytes',
-          })
+          const source = from ? from(call, target) : db
+          const text = await source.fly(
+            call.who,
+            readStatement(sqlCache, call.query, keyFromPath(call, target), target),
+            {
+              kind: 'read',
+              as: 'bytes',
+            },
+          )
           if (text === null) throw notFound('record not found', 'record_not_found')
           return jsonText(200, text)
         }),
@@ -136,6 +154,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('PATCH /api/collections/{table}/{id}', {
       summary: 'Change a row; what is left out stays',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',
@@ -150,6 +169,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('DELETE /api/collections/{table}/{id}', {
       summary: 'Delete a row',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',

@@ -42,12 +42,26 @@ export type GraphqlRequest = {
   variables: Readonly<Record<string, unknown>>
   operationName: string | undefined
 }
-export type Caller = { readonly who: Identity; readonly requestId: string; readonly cancelSignal: CancelSignal }
+export type Caller = {
+  readonly who: Identity
+  readonly requestId: string
+  readonly cancelSignal: CancelSignal
+  readonly headers?: Readonly<Record<string, string | undefined>>
+}
 /** The whole response as JSON text; `wrote`: data may have been written. */
 export type GraphqlResult = { status: number; text: string; wrote: boolean }
 
+/** Where queries may be read, and what a mutation is answered with. */
+export type GraphReplicas = {
+  from(who: Identity, position: string | undefined, schema: Schema, oids: readonly number[]): Pick<Db, 'fly'>
+  /** `Svc-Position` */
+  wrote(who: Identity): string | undefined
+}
+
 export type EngineDeps = {
   db: Db
+  /** Undefined: there are none. */
+  replicas?: GraphReplicas | undefined
   schema: SchemaCache
   limits: Limits
   candidates: Candidates
@@ -205,7 +219,7 @@ export class GraphEngine {
       )
       for (const [key, text] of texts) data.set(key, text)
     }
-    const failures = await this.#query(caller, selected, compilation, data)
+    const failures = await this.#query(caller, selected, compilation, data, system)
     return answered(selected, data, failures, false)
   }
 
@@ -215,6 +229,7 @@ export class GraphEngine {
     selected: readonly SelectedField[],
     compilation: Compilation,
     data: Map<string, string>,
+    system: TypeSystem,
   ): Promise<Failure[]> {
     const { who, cancelSignal: signal } = caller
     const failures: Failure[] = []
@@ -233,9 +248,11 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const slice = new TimeSlice()
+    const { db, replicas } = this.#deps
+    const source = replicas ? replicas.from(who, caller.headers?.['svc-position'], compilation.schema, system.oids) : db
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
       const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
-      const texts = await this.#deps.db.fly(who, list, options)
+      const texts = await source.fly(who, list, options)
       const sealed: string[] = []
       for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
       return sealed

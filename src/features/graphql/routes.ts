@@ -1,5 +1,5 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
+import { type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
@@ -13,7 +13,7 @@ import { isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { parseExactly } from './document/exact-numbers.ts'
-import type { GraphEngine, GraphqlRequest } from './engine.ts'
+import type { GraphEngine, GraphqlRequest, GraphReplicas } from './engine.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -37,6 +37,7 @@ export type GraphqlDeps = {
   /** `api.statement_timeout` in milliseconds. */
   timeoutMs: number
   observe: Observe
+  replicas?: GraphReplicas | undefined
 }
 
 const failures = t.array(
@@ -82,9 +83,12 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   }
 
   const requireWriter = (who: Identity): void => {
-    if (mayOnlyRead(who)) throw readOnlyRefusal(who)
+    if (mayOnlyRead(who)) throw writeRefusal(who)
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
+    }
+    if (who.kind === 'admin' && who.role === 'viewer') {
+      throw new AppError('insufficient_role', 'this needs the role operator of an administrator')
     }
     if (who.kind === 'anonymous' && !deps.anonymousMayWrite) {
       throw unauthorized('missing or invalid authorization header')
@@ -95,6 +99,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
     route('POST /api/graphql', {
       summary: 'Queries and mutations over the same tables, rights and change log as collections',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       readsToo: true,
@@ -113,8 +118,10 @@ export function createGraphql(deps: GraphqlDeps): Feature {
         const dryRun = isDryRun(call) ? deps.dryRuns.start(call.who, call.cancelSignal) : undefined
         const { text, wrote } = await (await started()).answer(call, input, dryRun?.db)
         if (wrote && dryRun) return jsonText(200, `${text.slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
-        if (wrote) deps.log.wake()
-        return jsonText(200, text)
+        if (!wrote) return jsonText(200, text)
+        deps.log.wake()
+        const position = deps.replicas?.wrote(call.who)
+        return { ...jsonText(200, text), ...(position && { headers: { 'Svc-Position': position } }) }
       },
     }),
   ]

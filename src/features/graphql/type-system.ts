@@ -69,6 +69,11 @@ export class TypeSystem {
     this.#tables = new Set(tables)
   }
 
+  /** Of every table that a document of this system can name. */
+  get oids(): number[] {
+    return [...this.#tables].map(({ table }) => table.oid)
+  }
+
   get schema(): GraphQLSchema {
     // Names are checked already. Without fields the roots refuse what the document asks of tables that are not there.
     const mutation = new GraphQLObjectType({ name: 'Mutation', fields: {} })

@@ -34,6 +34,7 @@ export const undoRoute = ({ db, retention, undo, wake }: UndoDeps): Route =>
   route('POST /api/admin/undo', {
     summary: 'Undo the changes of a request, a transaction or a user, all or none',
     auth: 'admin',
+    leastRole: 'operator',
     audit: 'changes.undo',
     body: named,
     answers: {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, type Impersonation, isOwner, readOnlyRefusal, SYSTEM } from '../../core/identity.ts'
+import { type Identity, type Impersonation, isOwner, SYSTEM, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
@@ -66,7 +66,7 @@ export function createImpersonation(deps: SubjectDeps): ImpersonationFeature {
         const admin = call.who as Admin
         const { write = false } = call.body
         const subject = subjectOf(call.body)
-        if (write && admin.isLocked) throw readOnlyRefusal(admin)
+        if (write && admin.isLocked) throw writeRefusal(admin)
         await identityFor(admin, subject, write)
         const token = `svc_im_${randomHex(32)}`
         const made = {

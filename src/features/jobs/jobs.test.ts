@@ -55,7 +55,7 @@ test('every type of the server is known, and another is refused', async () => {
     await become((await create({ type })).id, 'completed')
   }
   // Without what they need they fail, but they are known.
-  for (const type of ['materialized_view_refresh', 'cdn_purge', 'sql', 'http']) {
+  for (const type of ['materialized_view_refresh', 'cdn_purge', 'sql', 'http', 'backup', 'backup_verify']) {
     await become((await create({ type })).id, 'failed')
   }
   const { status, body } = await api.call('POST /api/admin/jobs', { ...asAdmin, json: { type: 'nope' } })

@@ -64,7 +64,7 @@ export class Runner {
     const handler = this.#handlers.get(item.group)
     if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
     const notes = new Notes(db, item)
-    const limit = new TimeLimit(signal, longestRunMs)
+    const limit = new TimeLimit(signal, handler.longestMs ?? longestRunMs)
     try {
       await limit.race(
         handler({

@@ -51,6 +51,17 @@ export const addDefaultSchedule = (schedule: NewSchedule, nextRunAt: Date | null
     ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz
   from fresh on conflict (name) do nothing`
 
+/** A name that the operator uses for another type of job stays the operator's. */
+export const keepSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql => sql`
+  insert into svc.schedules as s (name, job_type, cron_expr, timezone, payload, enabled, max_attempts, next_run_at)
+  values (${schedule.name}, ${schedule.jobType}, ${schedule.cronExpr}, ${schedule.timezone}, ${schedule.payload}::jsonb,
+    ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz)
+  on conflict (name) do update set cron_expr = excluded.cron_expr, next_run_at = excluded.next_run_at, updated_at = now()
+  where s.job_type = excluded.job_type and s.cron_expr <> excluded.cron_expr`
+
+export const dropKeptSchedule = (name: string, jobType: string): Sql =>
+  sql`delete from svc.schedules where name = ${name} and job_type = ${jobType}`
+
 /** Locks the row until the change is written, so that concurrent changes do not mix. */
 export const lockSchedule = (id: string): Sql =>
   sql`select ${ROW}, now() as now from svc.schedules s where s.id = ${id}::uuid for update`

@@ -84,6 +84,17 @@ export class Schedules {
     return job ?? ''
   }
 
+  /** Every start writes what the configuration says; an unchanged schedule keeps its next time. */
+  async keep(name: string, jobType: string, cronExpr: string): Promise<void> {
+    if (cronExpr === '') {
+      await this.#db.run(SYSTEM, q.dropKeptSchedule(name, jobType))
+      return
+    }
+    const schedule = { name, jobType, cronExpr, timezone: 'UTC', payload: '{}', enabled: true, maxAttempts: 1 }
+    await this.#db.run(SYSTEM, q.keepSchedule(schedule, nextRun(schedule, await this.#now())))
+    this.#onChange()
+  }
+
   async createDefaults(hasType: (type: string) => boolean): Promise<void> {
     const [known] = await this.#db.rows<{ now: Date; names: string[] }>(SYSTEM, q.knownDefaults)
     const missing = DEFAULTS.filter(({ name, jobType }) => hasType(jobType) && !known?.names.includes(name))

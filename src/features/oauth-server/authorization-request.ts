@@ -11,6 +11,8 @@ export type AuthorizationRequest = {
   readonly challengeMethod: string
   /** Sorted and deduplicated; empty = all. */
   readonly tables: readonly string[]
+  /** What the tokens are for (RFC 8707); empty = the API. */
+  readonly resource: string
 }
 
 export type FormFields = Readonly<Record<string, string>>
@@ -23,6 +25,7 @@ const requestOf = (fields: FormFields, tables: readonly string[]): Authorization
   challenge: fields['code_challenge'] ?? '',
   challengeMethod: fields['code_challenge_method'] ?? '',
   tables,
+  resource: fields['resource'] ?? '',
 })
 
 /** The words of a good scope in one order, so that the same words are the same consent; others are checked later. */
@@ -53,7 +56,7 @@ export function requestOfBody(body: unknown): { fields: FormFields; request: Aut
 }
 
 const PARAMETERS = new Set(
-  'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method'.split(' '),
+  'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method resource'.split(' '),
 )
 
 /** Sorted and deduplicated, so that the same tables are the same consent. */

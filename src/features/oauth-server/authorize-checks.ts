@@ -45,9 +45,6 @@ const authorizeChecks: readonly Check[] = [
       ? undefined
       : refuse('invalid_scope', 'scope is not one that this client may ask for')
   },
-  function stateIsPresent(request) {
-    return request.state === '' ? refuse('invalid_request', 'state is required') : undefined
-  },
   // RFC 7636, section 4.3, with S256 alone (RFC 9700, section 2.1.1).
   function challengeMethodIsS256(request) {
     return request.challengeMethod === 'S256'
@@ -68,13 +65,21 @@ export function runChecks(request: AuthorizationRequest, client: Client): void {
   }
 }
 
-export const isRedirectUri = ({ redirectUris }: Pick<Client, 'redirectUris'>, requested: string): boolean =>
-  redirectUris.some((uri) => isSameUri(uri, requested))
+export const isRedirectUri = (
+  { redirectUris, clientType }: Pick<Client, 'redirectUris' | 'clientType'>,
+  requested: string,
+): boolean => redirectUris.some((uri) => isSameUri(uri, requested, clientType))
 
-/** Equal, except for the port of a loopback address, which the system picks (RFC 8252, section 7.3). */
-function isSameUri(registered: string, requested: string): boolean {
+const LOOPBACK = /^http:\/\/(127\.0\.0\.1|\[::1\])(:\d{1,5})?(\/.*)?$/
+const LOOPBACK_OR_NAME = /^http:\/\/(127\.0\.0\.1|\[::1\]|localhost)(:\d{1,5})?(\/.*)?$/
+
+/**
+ * Equal, except for the port of a loopback address, which the system picks (RFC 8252, section 7.3); of public clients also
+ * that of `localhost`, which programs in use send.
+ */
+function isSameUri(registered: string, requested: string, type: Client['clientType']): boolean {
   if (registered === requested) return true
-  const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\])(:\d{1,5})?(\/.*)?$/
+  const loopback = type === 'public' ? LOOPBACK_OR_NAME : LOOPBACK
   const [, host, , path = ''] = loopback.exec(registered) ?? []
   const [, requestedHost, requestedPort, requestedPath = ''] = loopback.exec(requested) ?? []
   return (
@@ -85,12 +90,16 @@ function isSameUri(registered: string, requested: string): boolean {
   )
 }
 
-/** Whether a redirect URI may be registered at all. */
-export function isRegistrable(uri: string): boolean {
+/** Schemes that are no application's own. */
+const NOT_PRIVATE = new Set(['http:', 'https:', 'javascript:', 'data:', 'file:', 'blob:', 'about:', 'vbscript:'])
+
+/** Whether a redirect URI may be registered at all. Public clients may have a scheme of their own (RFC 8252, section 7.1). */
+export function isRegistrable(uri: string, type: string): boolean {
   if (uri.length > 2000 || !URL.canParse(uri) || /[\s*#?\\]/.test(uri) || /[^\x21-\x7e]/.test(uri)) return false
   const { protocol, hostname, username, password, href } = new URL(uri)
   if (username !== '' || password !== '' || uri.includes('@')) return false
   const isLoopback = hostname === 'localhost' || hostname === '127.0.0.1' || hostname === '[::1]'
+  if (type === 'public' && !NOT_PRIVATE.has(protocol)) return href === uri
   if (protocol !== 'https:' && !(protocol === 'http:' && isLoopback)) return false
   // A browser must not normalise it to another URI, except for the slash of an empty path.
   return href === uri || href === `${uri}/`

@@ -39,7 +39,7 @@ export class Clients {
     act: AuditSource,
   ): Promise<{ clientSecret?: string; client: { id: string } }> {
     if (type !== 'confidential' && type !== 'public') throw badRequest('invalid client type')
-    const checked = check(input)
+    const checked = check(input, type)
     const secret = type === 'confidential' ? newSecret() : undefined
     const clientId = `svc_cid_${randomHex(16)}`
     const made = {
@@ -61,11 +61,11 @@ export class Clients {
   }
 
   async update(clientId: string, input: ClientInput, act: AuditSource): Promise<string> {
-    const checked = check(input)
     const updated = await changeAudited(
       this.#db,
       async (tx) => {
-        await livingIn(tx, clientId)
+        const client = await livingIn(tx, clientId)
+        const checked = check(input, client.clientType)
         await tx.run(q.updateClient(clientId, checked))
         await endTakenScopes(tx, clientId, checked)
         return clientIn(tx, clientId)
@@ -128,7 +128,10 @@ export const revokeClientsOfApp = (appId: string): readonly Sql[] => q.revokeCli
 
 const newSecret = (): string => `svc_cs_${randomHex(32)}`
 
-function check({ name, redirectUris, scopes }: ClientInput): {
+function check(
+  { name, redirectUris, scopes }: ClientInput,
+  type: string,
+): {
   name: string
   redirectUris: string[]
   scopes: string[]
@@ -138,7 +141,7 @@ function check({ name, redirectUris, scopes }: ClientInput): {
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
   if (redirectUris.length === 0) throw badRequest('at least one redirect URI is required')
   if (redirectUris.length > MAX_URIS) throw badRequest(`at most ${MAX_URIS} redirect URIs are allowed`)
-  const wrong = redirectUris.find((uri) => !isRegistrable(uri))
+  const wrong = redirectUris.find((uri) => !isRegistrable(uri, type))
   if (wrong !== undefined) throw new AppError('validation_failed', `invalid redirect URI: ${wrong.slice(0, 200)}`)
   if (scopes.length === 0) throw badRequest('at least one scope is required')
   const strange = scopes.find((scope) => !isScopeWord(scope))

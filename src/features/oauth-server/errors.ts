@@ -1,6 +1,6 @@
 import { AppError, type ErrorCode } from '../../core/errors.ts'
 
-/** RFC 6749, sections 4.1.2.1 and 5.2. */
+/** RFC 6749, sections 4.1.2.1 and 5.2; RFC 8707, section 2; RFC 7591, section 3.2.2. */
 export type OAuthCode =
   | 'invalid_request'
   | 'invalid_client'
@@ -9,6 +9,9 @@ export type OAuthCode =
   | 'unsupported_grant_type'
   | 'unsupported_response_type'
   | 'invalid_scope'
+  | 'invalid_target'
+  | 'invalid_redirect_uri'
+  | 'invalid_client_metadata'
 
 export class OAuthError extends AppError {
   readonly code: OAuthCode

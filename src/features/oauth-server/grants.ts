@@ -18,6 +18,8 @@ export type OAuthConfig = {
   auth_code_duration: number
 }
 
+type KeyIdentity = Extract<Identity, { kind: 'key' }>
+
 /** RFC 6749, section 5.1. */
 export type TokenAnswer = {
   access_token: string
@@ -59,25 +61,37 @@ export class Grants {
     if ((await this.#deps.db.run(ON_BEHALF, consent)) === 0) return undefined
     return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
-      return (await tx.run(consent)) === 0 ? undefined : this.#issueCode(tx, user, client, request)
+      const terms = await tx.fly(q.termsOf(user.id, client, request))
+      return terms === null ? undefined : this.#issueCode(tx, user, client, request, JSON.parse(terms))
     })
   }
 
-  async consent(user: UserIdentity, client: q.Client, request: AuthorizationRequest): Promise<string> {
+  async consent(
+    user: UserIdentity,
+    client: q.Client,
+    request: AuthorizationRequest,
+    terms: q.Terms = q.NO_TERMS,
+  ): Promise<string> {
     return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
-      return this.#issueCode(tx, user, client, request)
+      return this.#issueCode(tx, user, client, request, terms)
     })
   }
 
   /** A stolen first factor must not get tokens that outlive its session. */
-  async #issueCode(tx: Tx, user: UserIdentity, client: q.Client, request: AuthorizationRequest): Promise<string> {
+  async #issueCode(
+    tx: Tx,
+    user: UserIdentity,
+    client: q.Client,
+    request: AuthorizationRequest,
+    terms: q.Terms,
+  ): Promise<string> {
     await requireOwnFactor(tx, user)
     const code = randomHex(32)
-    await tx.run(q.rememberConsent(user.id, client, request))
+    await tx.run(q.rememberConsent(user.id, client, request, terms))
     await tx.run(q.forgetConsents(user.id, MAX_CONSENTS))
     await tx.run(q.forgetCodes(user.id, MAX_CODES - 1))
-    await tx.run(q.insertCode(sha256(code), user.id, client, request, this.#deps.config.auth_code_duration))
+    await tx.run(q.insertCode(sha256(code), user.id, client, request, terms, this.#deps.config.auth_code_duration))
     return code
   }
 
@@ -111,11 +125,14 @@ export class Grants {
       if (!isVerifier(verifier) || !equalInConstantTime(challengeOf(verifier), found.challenge)) {
         throw invalidGrant('code_verifier does not fit the code')
       }
-      const { userId, scope, tables } = found
+      requireSameResource(form, found.resource)
+      const { userId, scope, tables, resource, auto, release, until } = found
       if (!mayGrant(rights, scope) || !isRedirectUri(rights, redirectUri)) throw invalidGrant(TAKEN)
       const id = randomUUID()
       await tx.run(q.spendCode(hash, id))
-      const tokens = await this.#issue(tx, { id, client: client.id, userId, scope, tables }, 'code')
+      const terms = { auto, release, until }
+      const grant = { id, client: client.id, userId, scope, tables, resource, terms }
+      const tokens = await this.#issue(tx, grant, 'code')
       return { tokens, ended: idsOf(await tx.rows(q.endOldGrants(userId, client.id, MAX_GRANTS))) }
     })
   }
@@ -125,7 +142,9 @@ export class Grants {
     if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
     const scope = orderedScope(required(form, 'scope'))
     const tables = tableList(form['allowed_tables'])
-    const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
+    // An agent is a user.
+    if (form['resource']) throw refuse('invalid_target', 'clients that act for themselves have no resource')
+    const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables, resource: '', terms: q.NO_TERMS }
     return this.#exchange(client, undefined, async (tx, rights) => {
       if (!mayGrant(rights, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
       return { tokens: await this.#issue(tx, grant, 'client'), ended: [] }
@@ -144,6 +163,7 @@ export class Grants {
         throw refuse('invalid_scope', 'the scope of a grant does not change')
       }
       if (!mayGrant(rights, found.scope)) throw invalidGrant(TAKEN)
+      requireSameResource(form, found.resource)
       await tx.run(q.rotate(hash))
       return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh'), ended: [] }
     })
@@ -161,8 +181,18 @@ export class Grants {
     this.#deps.onRevoked(ended)
   }
 
-  /** The identity a token stands for; undefined for unknown, revoked and expired ones. */
-  async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
+  /** The identity a token stands for; undefined for unknown, revoked and expired ones, and those of another resource. */
+  resolve(token: string): Promise<KeyIdentity | undefined> {
+    return this.#resolve(token, (resource) => resource === '')
+  }
+
+  /** As `resolve`, for tokens of agents. */
+  async resolveAgent(token: string, resource: string): Promise<KeyIdentity | undefined> {
+    const who = await this.#resolve(token, (own) => own === resource)
+    return who?.userId === null ? undefined : who
+  }
+
+  async #resolve(token: string, isAudience: (resource: string) => boolean): Promise<KeyIdentity | undefined> {
     type TokenRow = {
       id: string
       grantId: string
@@ -173,14 +203,22 @@ export class Grants {
       /** Of the client. */
       scopes: string[]
       appId: string | null
+      resource: string
+      auto: number | null
+      release: boolean
+      client: string
+      clientId: string
       expiresAt: Date
     }
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
-    if (!found || !mayGrant(found, found.scope)) return undefined
+    if (!found || !isAudience(found.resource) || !mayGrant(found, found.scope)) return undefined
     const { id: keyId, grantId, userId, email, scope, tables, appId } = found
     const grant = grantOf(scope, tables, appId)
     const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)
-    return { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt }
+    const who = { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt } as const
+    if (found.resource === '') return who
+    const { client, clientId, auto, release, resource } = found
+    return { ...who, agent: { client, clientId, auto, release, resource } }
   }
 
   /**
@@ -216,7 +254,12 @@ export class Grants {
     by: 'code' | 'client' | 'refresh',
   ): Promise<TokenAnswer> {
     await tx.run(q.countGrant(client, by === 'code'))
-    const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#deps.config
+    const { access_token_duration, refresh_token_duration } = this.#deps.config
+    // No token outlives the end that the user chose.
+    const left = Number((await tx.fly(q.secondsLeft(grantId))) ?? Number.POSITIVE_INFINITY)
+    if (left < 1) throw invalidGrant('the access has ended')
+    const seconds = Math.min(access_token_duration, left)
+    const refreshSeconds = Math.min(refresh_token_duration, left)
     const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]
     await tx.run(q.insertAccessToken({ id: randomUUID(), hash: sha256(access), grantId, seconds }))
     if (by !== 'client') await tx.run(q.insertRefreshToken({ hash: sha256(refresh), grantId, seconds: refreshSeconds }))
@@ -227,6 +270,14 @@ export class Grants {
       ...(by !== 'client' && { refresh_token: refresh }),
       scope,
     }
+  }
+}
+
+/** RFC 8707, section 2.2: left out, it is that of the grant. */
+function requireSameResource(form: Form, resource: string): void {
+  const asked = form['resource']
+  if (asked !== undefined && asked !== '' && asked !== resource) {
+    throw refuse('invalid_target', 'resource differs from the one of the grant')
   }
 }
 

@@ -156,7 +156,6 @@ test('authorize refuses in the order and the words of the protocol, and never re
     [{ scope: 'admin' }, 400, 'invalid_scope'],
     [{ scope: 'readonly readwrite' }, 400, 'invalid_scope'],
     [{ scope: '*' }, 400, 'invalid_scope'],
-    [{ state: undefined }, 400, 'invalid_request'],
     [{ code_challenge: undefined }, 400, 'invalid_request'],
     [{ code_challenge: 'short' }, 400, 'invalid_request'],
     [{ code_challenge_method: 'plain' }, 400, 'invalid_request'],

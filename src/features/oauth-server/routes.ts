@@ -16,14 +16,17 @@ import {
   route,
 } from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
+import { checkResource, termsOfBody } from './agent-terms.ts'
 import { type AuthorizationRequest, type FormFields, requestOfBody, requestOfQuery } from './authorization-request.ts'
 import { runChecks } from './authorize-checks.ts'
 import { authenticate, clientCredentials } from './client-auth.ts'
+import { type ClientDocuments, isDocumentUrl } from './client-documents.ts'
 import { Clients } from './clients.ts'
 import { consentPage } from './consent-page.ts'
 import { errorBody, refuse, tokenErrorBody, unknownClient } from './errors.ts'
 import { type Grants, required } from './grants.ts'
 import { metadataOf } from './metadata.ts'
+import { type RegistrationDeps, registrationRoute } from './registration.ts'
 import { type Client, clientNamed } from './sql.ts'
 
 export type OAuthServerDeps = {
@@ -38,7 +41,11 @@ export type OAuthServerDeps = {
   dropEnded: () => Promise<void>
   /** Whether users may sign in with a passkey. */
   hasPasskeys: () => boolean
-}
+  /** auth.oauth_provider.registration */
+  hasRegistration: boolean
+  /** What agents are at; undefined while agents.enabled is false. */
+  agents: { resource: () => string; documents: ClientDocuments } | undefined
+} & Pick<RegistrationDeps, 'countRegistration'>
 
 const tokens = t.object({
   access_token: t.string(),
@@ -58,6 +65,8 @@ const prompt = t.object({
   code_challenge: t.string(),
   code_challenge_method: t.string(),
   allowed_tables: t.optional(t.array(t.string())),
+  resource: t.optional(t.string()),
+  client_host: t.optional(t.string({ description: 'where the document of the client is' })),
 })
 const parameters = {
   response_type: t.string({ description: '`code`' }),
@@ -67,6 +76,7 @@ const parameters = {
   state: t.string(),
   code_challenge: t.string(),
   code_challenge_method: t.string({ description: '`S256`' }),
+  resource: t.optional(t.string({ description: 'what the tokens are for (RFC 8707); left out: the API' })),
 }
 const grant = t.object({
   id: t.uuid(),
@@ -85,6 +95,10 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const requires = requireEnabled(deps.enabled, () =>
     notFound('OAuth provider mode is not enabled', 'feature_disabled'),
   )
+  const requiresRegistration = (): void => {
+    requires()
+    if (!deps.hasRegistration) throw notFound('registration of applications is not enabled', 'feature_disabled')
+  }
   /** Clients send forms, with credentials in them or in the header. */
   const clientForm = {
     auth: 'none',
@@ -95,16 +109,21 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
     wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
   } as const
 
-  async function clientOf(clientId: string | undefined): Promise<Client> {
+  async function clientOf(clientId: string | undefined, ip: string): Promise<Client> {
+    if (clientId !== undefined && isDocumentUrl(clientId)) {
+      if (!deps.agents) throw unknownClient()
+      return deps.agents.documents.clientAt(clientId, ip)
+    }
     const [client] = clientId ? await db.rows<Client>(ON_BEHALF, clientNamed(clientId)) : []
     if (!client || client.revokedAt) throw unknownClient()
     return client
   }
 
   /** Runs for the prompt and for the consent, so that only what was prompted can be approved. */
-  async function checked(fields: FormFields, request: AuthorizationRequest): Promise<Client> {
-    const client = await clientOf(fields['client_id'])
+  async function checked(fields: FormFields, request: AuthorizationRequest, ip: string): Promise<Client> {
+    const client = await clientOf(fields['client_id'], ip)
     runChecks(request, client)
+    checkResource(request, client, deps.agents?.resource())
     await requireTables(deps.schema, request.tables)
     return client
   }
@@ -113,7 +132,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   function redirectBack(call: Call, request: AuthorizationRequest, answer: Readonly<Record<string, string>>): Reply {
     const target = new URL(request.redirectUri)
     for (const [name, value] of Object.entries({ ...answer, state: request.state, iss: deps.publicBaseUrl() })) {
-      target.searchParams.set(name, value)
+      if (name !== 'state' || value !== '') target.searchParams.set(name, value)
     }
     const headers = { ...NO_STORE, 'Referrer-Policy': 'no-referrer' }
     if (wantsJson(call)) return { ...json(200, { requires_consent: false, redirect_to: target.href }), headers }
@@ -132,7 +151,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         const user = personOf(call.who)
         refuseRepeated(call)
         const request = requestOfQuery(call.query)
-        const client = await checked(call.query, request)
+        const client = await checked(call.query, request, call.ip)
         const code = await grants.codeOfConsent(user, client, request)
         if (code !== undefined) return redirectBack(call, request, { code })
         return { ...json(200, promptOf(client, request)), headers: NO_STORE }
@@ -147,16 +166,20 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         decision: t.oneOf(['approve', 'deny']),
         ...parameters,
         allowed_tables: t.optional(t.array(t.string())),
+        auto: t.optional(t.integer({ minimum: 0, maximum: 100, description: 'rows an hour that need no second step' })),
+        release: t.optional(t.boolean({ description: 'every write waits for the user' })),
+        until: t.optional(t.time({ description: 'when the access ends' })),
       }),
       errorBody,
       answers: { 200: redirected, 302: null },
       handle: async (call) => {
         const user = personOf(call.who)
         const { fields, request } = requestOfBody(call.body)
-        const client = await checked(fields, request)
+        const client = await checked(fields, request, call.ip)
+        const terms = termsOfBody(call.body, request)
         switch (fields['decision']) {
           case 'approve':
-            return redirectBack(call, request, { code: await grants.consent(user, client, request) })
+            return redirectBack(call, request, { code: await grants.consent(user, client, request, terms) })
           case 'deny':
             return redirectBack(call, request, {
               error: 'access_denied',
@@ -195,6 +218,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         refresh_token: t.optional(t.string()),
         scope: t.optional(t.string()),
         allowed_tables: t.optional(t.string()),
+        resource: t.optional(t.string()),
         ...credentials,
       }),
       answers: { 200: tokens },
@@ -228,9 +252,17 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       anyOrigin: true,
       requires,
       answers: { 200: t.record(t.any()) },
-      handle: () => json(200, metadataOf(deps.publicBaseUrl())),
+      handle: () =>
+        json(
+          200,
+          metadataOf(deps.publicBaseUrl(), {
+            hasDocuments: deps.agents !== undefined,
+            hasRegistration: deps.hasRegistration,
+          }),
+        ),
     }),
 
+    registrationRoute({ db, requires: requiresRegistration, countRegistration: deps.countRegistration }),
     consentPage({ appName: deps.appName, hasPasskeys: deps.hasPasskeys, requires }),
     ...clientRoutes(clients, requires),
   ]
@@ -285,4 +317,6 @@ const promptOf = (client: Client, request: AuthorizationRequest) => ({
   code_challenge: request.challenge,
   code_challenge_method: request.challengeMethod,
   ...(request.tables.length > 0 && { allowed_tables: request.tables }),
+  ...(request.resource !== '' && { resource: request.resource }),
+  ...(client.origin === 'document' && { client_host: new URL(client.clientId).host }),
 })

@@ -12,13 +12,19 @@ export type Client = {
   scopes: string[]
   secretHash: string | null
   revokedAt: Date | null
+  origin: ClientOrigin
+  /** Of a client that is a document: too old to be trusted without another look. */
+  isStale: boolean
 }
+
+/** Made by the operator; a document at the address that is its id; registered by itself (RFC 7591). */
+export type ClientOrigin = 'operator' | 'document' | 'registered'
 
 // Clients
 
 const columns = sql`c.id::text as id, c.client_id as "clientId", c.app_id::text as "appId", c.name,
   c.client_type as "clientType", c.redirect_uris as "redirectUris", c.scopes, c.secret_hash as "secretHash",
-  c.revoked_at as "revokedAt"`
+  c.revoked_at as "revokedAt", c.origin, coalesce(c.fetched_at < now() - interval '1 hour', false) as "isStale"`
 
 export const clientNamed = (clientId: string): Sql =>
   sql`select ${columns} from svc.oauth_clients c where c.client_id = ${clientId}`
@@ -84,14 +90,23 @@ export const revokeClients = (condition: Sql): readonly [Sql, Sql] => {
   ]
 }
 
-export type ClientRights = Pick<Client, 'scopes' | 'redirectUris'>
+/** Keeps a client that came without the operator. A document that changed is the client's new self; a revoked one stays so. */
+export const keepStranger = (c: Pick<Client, 'clientId' | 'name' | 'redirectUris' | 'scopes' | 'origin'>): Sql => sql`
+  insert into svc.oauth_clients (client_id, name, client_type, redirect_uris, scopes, origin, fetched_at)
+  values (${c.clientId}, ${c.name}, 'public', ${c.redirectUris}::text[], ${c.scopes}::text[], ${c.origin},
+    case when ${c.origin} = 'document' then now() end)
+  on conflict (client_id) do update set name = excluded.name, redirect_uris = excluded.redirect_uris,
+    fetched_at = excluded.fetched_at, updated_at = now()
+  where oauth_clients.origin = 'document' and excluded.origin = 'document'`
+
+export type ClientRights = Pick<Client, 'scopes' | 'redirectUris' | 'clientType'>
 
 /**
  * The rights of a client as they are now, as JSON, and until the transaction ends: it waits for a change of the client,
  * and a change waits for it. No row for a revoked one.
  */
 export const lockClient = (id: string): Sql => sql`
-  select json_build_object('scopes', c.scopes, 'redirectUris', c.redirect_uris)::text
+  select json_build_object('scopes', c.scopes, 'redirectUris', c.redirect_uris, 'clientType', c.client_type)::text
   from svc.oauth_clients c where c.id = ${id}::uuid and c.revoked_at is null for no key update`
 
 export const grantedScopes = (clientId: string): Sql => sql`
@@ -105,12 +120,32 @@ export const endGrantsWithScopes = (clientId: string, scopes: readonly string[])
 
 export const isConsented = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
   select from svc.oauth_consents where user_id = ${userId}::uuid and client = ${client.id}::uuid
-    and redirect_uri = ${request.redirectUri} and scope = ${request.scope} and tables = ${request.tables}::text[]`
+    and redirect_uri = ${request.redirectUri} and scope = ${request.scope} and tables = ${request.tables}::text[]
+    and resource = ${request.resource} and (until is null or until > now())`
 
-export const rememberConsent = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
-  insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables)
-  values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[])
-  on conflict (user_id, client, redirect_uri, scope, tables) do update set created_at = now()`
+/** What the user chose for an agent, and a client cannot ask for. */
+export type Terms = {
+  /** Rows an hour that need no second step; null: every write has two. */
+  readonly auto: number | null
+  /** Every write waits for the user. */
+  readonly release: boolean
+  /** RFC 3339; null: no end. */
+  readonly until: string | null
+}
+export const NO_TERMS: Terms = { auto: null, release: false, until: null }
+
+export const termsOf = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
+  select json_build_object('auto', c.auto, 'release', c.release, 'until', c.until)::text
+  from (${isConsented(userId, client, request)}) found, svc.oauth_consents c
+  where c.user_id = ${userId}::uuid and c.client = ${client.id}::uuid and c.redirect_uri = ${request.redirectUri}
+    and c.scope = ${request.scope} and c.tables = ${request.tables}::text[] and c.resource = ${request.resource}`
+
+export const rememberConsent = (userId: string, client: Client, request: AuthorizationRequest, t: Terms): Sql => sql`
+  insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables, resource, auto, release, until)
+  values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[],
+    ${request.resource}, ${t.auto}::int, ${t.release}::boolean, ${t.until}::timestamptz)
+  on conflict (user_id, client, redirect_uri, scope, tables, resource) do update set created_at = now(),
+    auto = excluded.auto, release = excluded.release, until = excluded.until`
 
 const forgetOldest = (table: Sql, age: Sql, userId: string, keep: number): Sql => sql`
   delete from ${table} where ctid = any(array(
@@ -128,19 +163,23 @@ export const insertCode = (
   userId: string,
   client: Client,
   request: AuthorizationRequest,
+  terms: Terms,
   seconds: number,
 ): Sql => sql`
-  insert into svc.oauth_codes (hash, client, user_id, redirect_uri, challenge, scope, tables, expires_at)
+  insert into svc.oauth_codes (hash, client, user_id, redirect_uri, challenge, scope, tables, resource, auto, release, until,
+    expires_at)
   values (${hash}, ${client.id}::uuid, ${userId}::uuid, ${request.redirectUri}, ${request.challenge}, ${request.scope},
-    ${request.tables}::text[], now() + make_interval(secs => ${seconds}::int))`
+    ${request.tables}::text[], ${request.resource}, ${terms.auto}::int, ${terms.release}::boolean,
+    ${terms.until}::timestamptz, now() + make_interval(secs => ${seconds}::int))`
 
-export type Code = {
+export type Code = Terms & {
   client: string
   userId: string
   redirectUri: string
   challenge: string
   scope: string
   tables: string[]
+  resource: string
   isUsed: boolean
   grantId: string | null
 }
@@ -148,7 +187,7 @@ export type Code = {
 /** Locks the code until its redemption commits: of parallel ones only the first finds it unused. */
 export const lockCode = (hash: string): Sql => sql`
   select client::text, user_id::text as "userId", redirect_uri as "redirectUri", challenge, scope, tables,
-    used_at is not null as "isUsed", grant_id::text as "grantId"
+    resource, auto, release, svc.iso_utc(until) as until, used_at is not null as "isUsed", grant_id::text as "grantId"
   from svc.oauth_codes where hash = ${hash} and expires_at > now() for update`
 
 export const spendCode = (hash: string, grantId: string): Sql =>
@@ -156,11 +195,24 @@ export const spendCode = (hash: string, grantId: string): Sql =>
 
 // Grants and tokens
 
-export type NewGrant = { id: string; client: string; userId: string | null; scope: string; tables: readonly string[] }
+export type NewGrant = {
+  id: string
+  client: string
+  userId: string | null
+  scope: string
+  tables: readonly string[]
+  resource: string
+  terms: Terms
+}
 
 export const insertGrant = (g: NewGrant): Sql => sql`
-  insert into svc.oauth_grants (id, client, user_id, scope, tables)
-  values (${g.id}::uuid, ${g.client}::uuid, ${g.userId}::uuid, ${g.scope}, ${g.tables}::text[])`
+  insert into svc.oauth_grants (id, client, user_id, scope, tables, resource, auto, release, until)
+  values (${g.id}::uuid, ${g.client}::uuid, ${g.userId}::uuid, ${g.scope}, ${g.tables}::text[], ${g.resource},
+    ${g.terms.auto}::int, ${g.terms.release}::boolean, ${g.terms.until}::timestamptz)`
+
+/** Seconds until the user's chosen end of a grant; null where there is none. */
+export const secondsLeft = (grantId: string): Sql =>
+  sql`select floor(extract(epoch from until - now()))::text from svc.oauth_grants where id = ${grantId}::uuid`
 
 export const countGrant = (client: string, isCodeGrant: boolean): Sql => sql`
   update svc.oauth_clients set last_token_issued_at = now(), total_grants = total_grants + ${isCodeGrant ? 1 : 0}::int
@@ -174,10 +226,10 @@ export const insertRefreshToken = (t: { hash: string; grantId: string; seconds: 
   insert into svc.oauth_refresh_tokens (hash, grant_id, expires_at)
   values (${t.hash}, ${t.grantId}::uuid, now() + make_interval(secs => ${t.seconds}::int))`
 
-export type RefreshToken = { grantId: string; client: string; scope: string; isRotated: boolean }
+export type RefreshToken = { grantId: string; client: string; scope: string; resource: string; isRotated: boolean }
 
 export const lockRefreshToken = (hash: string): Sql => sql`
-  select t.grant_id::text as "grantId", g.client::text, g.scope, t.rotated_at is not null as "isRotated"
+  select t.grant_id::text as "grantId", g.client::text, g.scope, g.resource, t.rotated_at is not null as "isRotated"
   from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
   where t.hash = ${hash} and t.expires_at > now() for update of t`
 
@@ -235,12 +287,14 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
 
 export const tokenByHash = (hash: string): Sql => sql`
   select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
-    c.scopes, c.app_id::text as "appId", t.expires_at as "expiresAt"
+    g.resource, g.auto, g.release, c.scopes, c.app_id::text as "appId", c.id::text as client, c.client_id as "clientId",
+    t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
   join svc.oauth_clients c on c.id = g.client
   left join svc.users u on u.id = g.user_id
-  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null and u.disabled_at is null`
+  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null and u.disabled_at is null
+    and (g.until is null or g.until > now())`
 
 /** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
 const dropUnheld =
@@ -263,5 +317,13 @@ export const dropExpired: readonly RemoveSlice[] = [
       and not exists (select from svc.oauth_access_tokens t where t.grant_id = g.id)
       and not exists (select from svc.oauth_refresh_tokens t where t.grant_id = g.id)`,
   ),
-  dropUnheld(sql`svc.oauth_consents`, sql`g.created_at < now() - interval '180 days'`),
+  dropUnheld(sql`svc.oauth_consents`, sql`g.created_at < now() - interval '180 days' or g.until < now()`),
+  // Strangers that have nothing.
+  dropUnheld(
+    sql`svc.oauth_clients`,
+    sql`g.origin <> 'operator' and g.revoked_at is null and g.created_at < now() - interval '1 day'
+      and not exists (select from svc.oauth_grants o where o.client = g.id)
+      and not exists (select from svc.oauth_consents o where o.client = g.id)
+      and not exists (select from svc.oauth_codes o where o.client = g.id)`,
+  ),
 ]

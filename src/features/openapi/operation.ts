@@ -58,6 +58,7 @@ const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
   user: BEARER,
   mfa: BEARER,
   'user-or-mfa': BEARER,
+  own: BEARER,
   admin: BEARER,
 }
 

@@ -3,9 +3,9 @@ import { SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { type EndsSessions, enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
 import { lockCaller } from '../../identity/users.ts'
+import { isBase64Url } from '../../identity/webauthn/base64url.ts'
+import { MAX_CREDENTIAL_ID } from '../../identity/webauthn/response.ts'
 import type { PasskeyNotice } from './notices.ts'
-import { isBase64Url } from './webauthn/base64url.ts'
-import { MAX_CREDENTIAL_ID } from './webauthn/response.ts'
 import * as q from './webauthn/sql.ts'
 
 export type Credentials = ReturnType<typeof createCredentials>

@@ -4,9 +4,9 @@ import { type Call, json, jsonText, noContentAfter, type Route, route } from '..
 import { message, signedIn } from '../../identity/responses.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
 import { deviceOf } from '../../identity/session.ts'
+import { assertion, challenge } from '../../identity/webauthn/schemas.ts'
 import { type Credentials, displayNameOf } from './credentials.ts'
 import type { PasskeyFactor } from './factor.ts'
-import { assertion, challenge } from './schemas.ts'
 
 const credential = t.object({
   credential_id: t.string({ description: 'base64url' }),

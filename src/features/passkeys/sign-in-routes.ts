@@ -3,9 +3,9 @@ import * as t from '../../core/json-type.ts'
 import { type Call, json, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
-import { assertion, challenge } from './schemas.ts'
+import type { RelyingParty } from '../../identity/webauthn/relying-party.ts'
+import { assertion, challenge } from '../../identity/webauthn/schemas.ts'
 import type { PasskeySignIn } from './sign-in.ts'
-import type { RelyingParty } from './webauthn/relying-party.ts'
 
 /** Sign-in with a passkey alone: for an address, or for the user whom the authenticator names. */
 export function signInRoutes(deps: {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../core/clock.ts'
 import { AppError, badRequest, unauthorized } from '../../core/errors.ts'
 import { type Identity, ownerOf } from '../../core/identity.ts'
@@ -18,6 +19,7 @@ import {
 } from './deliver/messages.ts'
 import type { Subscription } from './deliver/subscription.ts'
 import type { SocketClient } from './deliver/web-socket.ts'
+import { LiveSession, type LiveSessionDeps } from './live/session.ts'
 import { interestOf } from './subscribe/interest.ts'
 import { namesIn, type Selection } from './subscribe/tables.ts'
 import { isNothing, minus, NOTHING, newTo, plus, requireFew, type Wanted } from './subscribe/wanted.ts'
@@ -31,14 +33,20 @@ export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   clock: Clock
   observe: Observe
   channels: Channels
+  live: LiveSessionDeps
 }
 
 type Reply = (more?: object) => void
+
+/** Messages whose refusals tell the status too. */
+const WITH_CODE: ReadonlySet<ClientMessage['type']> = new Set(['join', 'send', 'presence', 'leave', 'live', 'unlive'])
 
 const AUTH_TIMEOUT_MS = 10_000
 const MAX_MISTAKES = 10
 /** Messages that wait for their answer before no more are read. */
 const MAX_WAITING = 16
+/** For so long nothing of a connection is answered after it sent too much, or refusing would itself be the load. */
+const REFUSAL_PAUSE_MS = 20
 
 /** The messages over one WebSocket: each is answered before the next is read. */
 export class Conversation {
@@ -50,6 +58,7 @@ export class Conversation {
   /** By the name that the client gave, or none. */
   readonly #subscriptions = new Map<string | undefined, { wanted: Wanted; subscription: Subscription }>()
   readonly #channels: ChannelSession
+  readonly #live: LiveSession
   #mistakes = 0
   /** Gives the place among the caller's connections back. */
   #release: (() => void) | undefined
@@ -59,6 +68,7 @@ export class Conversation {
   constructor(client: SocketClient, id: string, deps: ConversationDeps, release: (() => void) | undefined) {
     this.#client = client
     this.#channels = new ChannelSession(client, id, deps.channels)
+    this.#live = new LiveSession(client, deps.live)
     this.#deps = deps
     this.#budget = new MessageBudget(deps.clock)
     this.#release = release
@@ -78,6 +88,7 @@ export class Conversation {
     clearTimeout(this.#authTimer)
     for (const name of this.#subscriptions.keys()) this.#end(name)
     this.#channels.close()
+    this.#live.close()
     this.#release?.()
     this.#release = undefined
   }
@@ -101,6 +112,7 @@ export class Conversation {
       this.#refuse(message, error)
       // Of the caller's connections, this one is too many.
       if (message.type === 'auth' && error.errorCode === 'connection_limit') this.#client.end(4429, error.message)
+      if (error.errorCode === 'rate_limited') await sleep(REFUSAL_PAUSE_MS, undefined, { ref: false })
     }
   }
 
@@ -112,8 +124,7 @@ export class Conversation {
       this.#client.sendMessage({ type: 'error', code, error: errorCode, message, channel })
       return
     }
-    const isOfChannel = type === 'join' || type === 'send' || type === 'presence' || type === 'leave'
-    const more = isOfChannel ? { code } : {}
+    const more = WITH_CODE.has(type) ? { code } : {}
     this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: errorCode, message, ...more })
   }
 
@@ -154,6 +165,13 @@ export class Conversation {
         this.#budget.spend(COST.cheap)
         this.#channels.leave(fields)
         return reply()
+      case 'live':
+        await this.#count(COST.dear)
+        return this.#live.open(fields, reply)
+      case 'unlive':
+        this.#budget.spend(COST.cheap)
+        this.#live.end(fields)
+        return reply()
       case 'unsubscribe': {
         this.#budget.spend(COST.cheap)
         const { sub, tables } = readBody(unsubscribeFields, fields)
@@ -186,6 +204,7 @@ export class Conversation {
     client.who = who
     for (const [name, { wanted }] of this.#subscriptions) this.#setWanted(name, wanted)
     this.#channels.tokenChanged()
+    await this.#live.tokenChanged()
     await connections.endIfRevoked(client, token)
   }
 

@@ -9,6 +9,7 @@ import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
 import type { Listener } from './deliver/client.ts'
 import { type FeedDeps, LogFeed } from './deliver/log-feed.ts'
+import type { PageReader, PageSource } from './deliver/pages.ts'
 import { type KnownBefore, type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
 import type { Interest } from './subscribe/interest.ts'
 import { EVERYTHING } from './subscribe/wanted.ts'
@@ -29,7 +30,7 @@ type Start = { readonly from: Position; readonly isReset: boolean; readonly mome
  * check loop brings it there; a subscription that comes from the past catches up alone and joins its group when it is
  * level. The log is read as long as there are subscriptions.
  */
-export class Hub {
+export class Hub implements PageSource {
   readonly #feed: LogFeed
   readonly #clock: Clock
   readonly #observe: Observe
@@ -38,6 +39,7 @@ export class Hub {
   /** By payer for interests with a filter or with slow policies: each waits for its own alone. */
   readonly #loops = new Map<string, CheckLoop>()
   readonly #isSlow: (payer: string) => boolean
+  readonly #readers = new Set<PageReader>()
   #follower: Promise<Follower> | undefined
   #idleTimer: NodeJS.Timeout | undefined
   #stopped = false
@@ -59,6 +61,27 @@ export class Hub {
     if (isKnown) return { from: position, isReset: false, moment: undefined }
     const moment = isNew ? await this.#feed.unreadCommits() : undefined
     return { from: this.#feed.here, isReset: position !== undefined, moment }
+  }
+
+  /** Everything up to here is committed, and pages that come after are told to readers. */
+  get here(): Position {
+    return this.#feed.here
+  }
+
+  /** The log is read until the answer is called. */
+  async attach(reader: PageReader): Promise<() => void> {
+    this.#readers.add(reader)
+    const detach = (): void => {
+      this.#readers.delete(reader)
+      this.#stopIfIdle()
+    }
+    try {
+      await this.#follow()
+      return detach
+    } catch (error) {
+      detach()
+      throw error
+    }
   }
 
   subscribe(client: Listener, interest: Interest, { from, moment }: Omit<Start, 'isReset'>): Subscription {
@@ -93,7 +116,11 @@ export class Hub {
   unsubscribe(subscription: Subscription): void {
     this.#subscriptions.delete(subscription)
     this.#leave(subscription)
-    if (this.#subscriptions.size > 0 || this.#stopped) return
+    this.#stopIfIdle()
+  }
+
+  #stopIfIdle(): void {
+    if (this.#subscriptions.size > 0 || this.#readers.size > 0 || this.#stopped) return
     clearTimeout(this.#idleTimer)
     this.#idleTimer = setTimeout(() => {
       void this.#follower?.then((follower) => follower.stop())
@@ -128,6 +155,7 @@ export class Hub {
 
   /** Up to the first wait everything happens at once, so a subscription is either in the audience of a page or after it. */
   async #onPage(changes: readonly Change[], from: Position): Promise<void> {
+    for (const reader of this.#readers) reader.onPage(changes)
     const end = this.#feed.here
     const level = [...this.#groups.values()].filter((group) => group.position === from)
     try {
@@ -146,6 +174,7 @@ export class Hub {
   /** The log goes on elsewhere, as after a restore. */
   #onLost(position: Position): void {
     this.#observe({ message: 'realtime: position lost, subscribers start anew' })
+    for (const reader of this.#readers) reader.onLost()
     for (const group of this.#groups.values()) group.position = position
     for (const subscription of this.#subscriptions) {
       subscription.position = position

@@ -39,26 +39,29 @@ test('a stream that opens is told of what is committed from then on, however far
   await long.end()
 })
 
-test('a thousand subscriptions to the past are a few replays, and the rest is refused', async (t) => {
+test('of hundreds of subscriptions to the past a few are replayed, the rest is refused at a slow pace', async (t) => {
   const talk = await talkTo(api.url)
   const { position } = await talk.ask({ type: 'subscribe', tables: ['posts'] })
   for (let id = 100; id < 110; id++) await api.call('POST /api/collections/posts', { json: { id } })
   await talk.until(({ record }) => record?.id === 109)
   const ended = t.mock.method(Flight.prototype, 'end')
-  for (let i = 0; i < 1_000; i++) talk.say({ type: 'subscribe', tables: ['posts'], last_id: position, ref: i })
-  await talk.until(({ ref }) => ref === 999)
+  const started = performance.now()
+  for (let i = 0; i < 200; i++) talk.say({ type: 'subscribe', tables: ['posts'], last_id: position, ref: i })
+  await talk.until(({ ref }) => ref === 199)
+  const took = performance.now() - started
   const replies = talk.heard.filter(({ type, ref }) => type === 'reply' && typeof ref === 'number')
   const refused = replies.filter(({ status }) => status === 'error')
-  assert.equal(replies.length, 1_000)
+  assert.equal(replies.length, 200)
   assert.deepEqual(
     [...new Set(refused.map(({ error, message }) => `${error}: ${message}`))],
     ['rate_limited: too many messages'],
   )
-  assert.ok(replies.length - refused.length <= 200, `${replies.length - refused.length} were taken`)
+  assert.ok(replies.length - refused.length <= 150, `${replies.length - refused.length} were taken`)
+  assert.ok(refused.length >= 50 && took >= refused.length * 15, `${refused.length} refusals in ${took} ms`)
   const replayed = ended.mock.calls.filter(({ this: flight }) =>
     (flight as Flight).plan.steps.some(({ text }) => text.includes('relrowsecurity')),
   )
-  assert.ok(replayed.length <= 200, `${replayed.length} replays`)
+  assert.ok(replayed.length <= 150, `${replayed.length} replays`)
   // A moment later it may go on.
   await eventually(async () => assert.equal((await talk.ask({ type: 'subscribe', tables: ['more'] })).status, 'ok'))
   talk.close()

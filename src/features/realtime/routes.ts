@@ -11,6 +11,9 @@ import { type ChannelConfig, Channels } from './channels/channels.ts'
 import { channelRoutes } from './channels/routes.ts'
 import { Connections } from './deliver/connections.ts'
 import { Hub } from './hub.ts'
+import { LiveQueries } from './live/queries.ts'
+import type { LiveSessionDeps } from './live/session.ts'
+import { liveStream, type OpenLiveStream } from './live-stream.ts'
 import { socketRoute } from './socket-route.ts'
 import { streamRoute } from './stream-route.ts'
 import { Tables } from './subscribe/tables.ts'
@@ -23,6 +26,7 @@ export type RealtimeConfig = ChannelConfig & {
   max_connections_per_user: number
   heartbeat_interval: number
   buffer_size: number
+  live_interval_ms: number
 }
 
 type Deps = {
@@ -44,14 +48,19 @@ type Deps = {
   metrics: Metrics
   /** A connection of theirs counts as open until the answer is called. */
   opened: (who: Identity) => () => void
+  /** Connections for live lists alone. */
+  livePool: () => Promise<Db>
+  liveList: LiveSessionDeps['list']
+  /** Whether the database tells of changes of its schema. */
+  hasSchemaTrigger: boolean
 }
 
 /** What is wanted (`subscribe/`) → what each may see of a page of the log (`visibility/`) → clients (`deliver/`). */
-export function createRealtime(deps: Deps): Feature {
+export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStream; liveQueries: LiveQueries } {
   const { db, log, config, clock, observe, visitorsMayListen, identify } = deps
   const tables = new Tables(deps)
   const [filters, policies] = [new CallerQueue(clock, SHARES.filters), new CallerQueue(clock, SHARES.policies)]
-  const viewDeps = { db, filters, policies, shapes: newShapeCache(), schema: tables, observe }
+  const viewDeps = { db, log, filters, policies, shapes: newShapeCache(), schema: tables, observe }
   const hub = new Hub({
     log,
     clock,
@@ -60,6 +69,19 @@ export function createRealtime(deps: Deps): Feature {
     isSlow: (payer) => policies.isSlow(payer),
   })
   const channels = new Channels({ db, key: deps.channelKey, observe, policies, config })
+  const queries = new LiveQueries({
+    connect: deps.livePool,
+    notifications: db,
+    hub,
+    schema: deps.schema,
+    hasSchemaTrigger: deps.hasSchemaTrigger,
+    isAlone: () => log.isAlone,
+    lanes: new CallerQueue(clock, SHARES.live),
+    held: channels.held,
+    intervalMs: config.live_interval_ms,
+    observe,
+  })
+  const live = { queries, list: deps.liveList, visitorsMayListen }
   const connections = new Connections({
     ...deps,
     heartbeatSeconds: config.heartbeat_interval,
@@ -73,20 +95,24 @@ export function createRealtime(deps: Deps): Feature {
     },
   }
   deps.metrics.gauge('svc_realtime_connections', 'Open realtime streams.', [], () => connections.size)
+  deps.metrics.gauge('svc_realtime_live_queries', 'Lists that are kept true.', [], () => queries.size)
   deps.onRevoked((isRevoked) => connections.endRevoked(isRevoked))
 
   return {
     routes: [
       streamRoute(context),
-      socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe, channels }),
+      socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe, channels, live }),
       ...channelRoutes({ db, channels, requires: context.requires }),
     ],
+    liveStream: liveStream(context, queries),
+    liveQueries: queries,
     stats: () => ({ realtime_connections: connections.size }),
     start: () => connections.start(),
     drain: () => connections.drain(),
     async stop() {
       connections.stop()
       policies.stop()
+      await queries.stop()
       await channels.stop()
       await hub.stop()
     },

@@ -8,6 +8,7 @@ import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import type { Channels } from './channels/channels.ts'
 import type { RealtimeContext } from './context.ts'
 import { Conversation } from './conversation.ts'
+import type { LiveSessionDeps } from './live/session.ts'
 
 type Deps = RealtimeContext & {
   identify: (bearer: string) => Identity | Promise<Identity>
@@ -16,6 +17,7 @@ type Deps = RealtimeContext & {
   clock: Clock
   observe: Observe
   channels: Channels
+  live: LiveSessionDeps
 }
 
 export function socketRoute(deps: Deps): Route {
@@ -53,6 +55,7 @@ export function socketRoute(deps: Deps): Route {
   const socket = route('GET /api/realtime/ws', {
     summary: 'Changes as they are committed, over a WebSocket',
     auth: 'optional',
+    leastRole: 'viewer',
     access: 'read',
     impersonable: true,
     // A caller that sends no token with the handshake sends it as a message.

@@ -47,6 +47,7 @@ export function streamRoute(context: RealtimeContext): Route {
   return route('GET /api/realtime', {
     summary: 'Changes as they are committed, as server-sent events',
     auth: 'optional',
+    leastRole: 'viewer',
     access: 'read',
     impersonable: true,
     tokenInQuery: true,

@@ -1,5 +1,5 @@
 import { notFound } from '../../core/errors.ts'
-import { ANONYMOUS, asOwner, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
+import { ANONYMOUS, databaseSession, type Identity, ON_DATA, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
 import { rowImage } from '../../db/schema/row-image.ts'
@@ -14,8 +14,6 @@ const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'del
 const SAMPLE = 20
 const USERS = 3
 const TIMEOUT_MS = 30_000
-/** The server's own role, with the search path of requests. */
-const SERVER = asOwner('')
 
 type Subject = { label: string; who: Identity }
 type SampleRow = { id: string; row: unknown }
@@ -77,7 +75,7 @@ async function sampleOf(db: Db, schema: Schema, table: Table): Promise<SampleRow
   const keys = table.primaryKey.map(({ ident }) => sql`${ROW}.${ident}`)
   const texts = keys.map((key) => sql`${key}::text`)
   const text = await db.fly(
-    SERVER,
+    ON_DATA,
     sql`select coalesce(pg_catalog.json_agg(s.*)::text, '[]') from (
       select pg_catalog.concat_ws(',', ${join(texts, COMMA)}) as id, ${rowJsonb(schema, table, 'none', ROW)} as row
       from ${table.ident} as ${ROW} order by ${join(keys, COMMA)} limit ${SAMPLE}::int) as s`,

@@ -2,13 +2,13 @@ import { badRequest, found } from '../../core/errors.ts'
 import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
-import { findTable } from '../../db/schema/lookup.ts'
+import { findStreamed } from '../../db/schema/lookup.ts'
 import { rowAlias, rowImage } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
-import { CHANNELS, channelsTable } from './channels-table.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
+import { CHANNELS, channelsTable } from './own-tables.ts'
 import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand } from './policy-checks.ts'
 import * as q from './sql.ts'
 
@@ -33,7 +33,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
     const isOfChannels = request.table === CHANNELS
     const table = isOfChannels
       ? await channelsTable(db)
-      : found(findTable(schema, request.table), 'table not found', 'table_not_found')
+      : found(findStreamed(schema, request.table), 'table not found', 'table_not_found')
     const who = await identityOf(db, request)
     const { role } = databaseSession(who)
     const security = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
@@ -41,13 +41,16 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
     const rls = security.rls || isOfChannels
     const images = await imagesFor(db, admin, schema, table, request)
     const all = rls ? checksFor(request.operation, policies) : []
-    // Who sends to a channel need not be able to join it.
-    const groups = isOfChannels && request.operation === 'insert' ? all.slice(0, 1) : all
+    const isOfFiles = table === schema.objects
+    // Who sends to a channel need not be able to join it, nor who uploads to read.
+    const groups = (isOfChannels || isOfFiles) && request.operation === 'insert' ? all.slice(0, 1) : all
     const results = new Map<string, CheckResult>()
     for (const check of groups.flatMap((group) => group.checks)) {
       if (!results.has(keyOf(check))) results.set(keyOf(check), await runCheck(db, who, schema, table, check, images))
     }
-    const lacking = missingGrants(table, role, request.operation, Object.keys(request.row ?? {}))
+    // Of files the server itself adds what callers may not write.
+    const written = isOfFiles ? [] : Object.keys(request.row ?? {})
+    const lacking = missingGrants(table, role, request.operation, written)
     const decision = decide(groups, results, rls, role, lacking)
     const hidden = hiddenColumns(table, role)
     return {
@@ -132,10 +135,9 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
   const live = await db.fly(admin, sql`select ${image}::text from ${table.ident} as ${alias} where ${matches}`)
   if (live !== null) return live
   const pk = table.primaryKey.map((column, i) => sql`${column.name}::text, ${value(i)}`)
-  return db.fly(admin, q.lastImage(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`), {
-    kind: 'slow',
-    timeoutMs: TIMEOUT_MS,
-  })
+  // The key is made of values of the table's types, the log is the server's.
+  const text = await db.fly(admin, q.keyTextOf(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`))
+  return text === null ? null : db.fly(SYSTEM, q.lastImage(table, text), { kind: 'slow', timeoutMs: TIMEOUT_MS })
 }
 
 const keyOf = ({ policy, part, expression }: PolicyCheck): string => `${part} ${policy.name} ${expression}`

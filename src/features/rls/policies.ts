@@ -1,17 +1,20 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, found } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { asServer, type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
-import { CHANNELS, isChannels } from './channels-table.ts'
 import { checkExpression, invalid } from './expression.ts'
+import { isOwnPolicy, isOwnTable } from './own-tables.ts'
 import * as q from './sql.ts'
 
 const NAME = /^[a-zA-Z_][a-zA-Z0-9_]*$/
 const MAX_NAME_BYTES = 63
 const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE'] satisfies q.PolicyCommandRow[]
+
+/** Policies are the owners of tables to make; the expressions run as callers. */
+const SERVER = asServer('')
 
 type TableName = { schema: string; name: string }
 
@@ -37,8 +40,8 @@ export function createPolicies(deps: {
 }) {
   const { db, schemas, changed } = deps
   const isExposed = (schema: string): boolean => schemas.includes(schema)
-  /** Exposed tables, and the one on which policies decide about channels. */
-  const isTaken = ({ schema, name }: TableName): boolean => isExposed(schema) || isChannels(schema, name)
+  /** Exposed tables, and those on which policies decide about channels and files. */
+  const isTaken = ({ schema, name }: TableName): boolean => isExposed(schema) || isOwnTable(schema, name)
 
   /** `table` or `schema.table`; a bare name means the first exposed schema that has it. */
   async function tableNamed(text: string): Promise<TableName> {
@@ -62,7 +65,7 @@ export function createPolicies(deps: {
   /** Runs with the search path of requests, so that expressions resolve functions as requests do. */
   async function change(what: string, statement: Sql, entry: AuditEntry, old: { oldValues?: Sql } = {}): Promise<void> {
     try {
-      await db.run(entry.who, [auditStatement(entry, old), statement])
+      await db.run(SERVER, [auditStatement(entry, old), statement])
     } catch (error) {
       const message = databaseMessage(error)
       throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')
@@ -95,7 +98,9 @@ export function createPolicies(deps: {
     },
 
     async create(given: PolicyInput, act: AuditSource): Promise<void> {
-      const input = given.table === CHANNELS ? { ...given, schema: 'svc', table: 'channels' } : given
+      const [owner = '', own = ''] = given.table.split('.')
+      const input =
+        isOwnTable(owner, own) && given.table === `${owner}.${own}` ? { ...given, schema: owner, table: own } : given
       const { table, name, using, withCheck, permissive = true } = input
       if (!isName(table)) throw badRequest('invalid table name')
       if (input.schema !== undefined && !(isName(input.schema) && isTaken({ schema: input.schema, name: table }))) {
@@ -117,6 +122,7 @@ export function createPolicies(deps: {
     async drop(text: string, policy: string, act: AuditSource): Promise<void> {
       const table = await exposedTable(text)
       if (!isName(policy)) throw badRequest('invalid policy name')
+      if (isOwnPolicy(table.schema, table.name, policy)) throw badRequest(`the policy ${policy} is the server’s own`)
       const drop = q.dropPolicy(new Ident(table.schema, table.name), policy)
       await change('drop policy', drop, act.audit(), before(q.onePolicy(table, policy)))
     },
@@ -125,7 +131,7 @@ export function createPolicies(deps: {
       const { schema, name } = await exposedTable(text)
       const rlsEnabled = action === 'enable'
       // Its policies count in any case.
-      if (isChannels(schema, name) && !rlsEnabled) throw badRequest('row-level security of svc.channels stays on')
+      if (isOwnTable(schema, name) && !rlsEnabled) throw badRequest(`row-level security of ${schema}.${name} stays on`)
       const entry = act.audit({ newValues: { rlsEnabled } })
       await change(
         `${action} RLS`,

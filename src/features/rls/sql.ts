@@ -31,7 +31,8 @@ const POLICIES = sql`pg_policy p join pg_class c on c.oid = p.polrelid join pg_n
 /** As JSON: the policies of the exposed schemas, or of one table. */
 export const listPolicies = (schemas: readonly string[], table?: TableName): Sql => sql`
   select coalesce(json_agg(${RECORD} order by n.nspname, c.relname, p.polname), '[]')::text from ${POLICIES}
-  where (n.nspname = any(${schemas}::text[]) or c.oid = 'svc.channels'::regclass)
+  where (n.nspname = any(${schemas}::text[]) or c.oid in ('svc.channels'::regclass, 'svc.objects'::regclass))
+    and not (c.oid = 'svc.objects'::regclass and p.polname = 'policies_buckets_only')
     ${table ? sql`and n.nspname = ${table.schema} and c.relname = ${table.name}` : sql``}`
 
 export const onePolicy = ({ schema, name }: TableName, policy: string): Sql => sql`
@@ -120,8 +121,10 @@ export const selectOldestUsers = (count: number): Sql => sql`
 /** Policies may call any function, so writes are refused. */
 export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
 
+/** The key of a row as the log is searched by it. */
+export const keyTextOf = (table: Table, pk: Sql): Sql =>
+  sql`select svc.key_of(${pk}, ${table.primaryKey.map(({ name }) => name)}::text[])`
+
 /** The last image of a deleted row, from the change log. */
-export const lastImage = (table: Table, pk: Sql): Sql => sql`
-  select coalesce(old_record, record)::text
-  from svc.changes_of(${table.oid}::oid, svc.key_of(${pk}, ${table.primaryKey.map(({ name }) => name)}::text[]))
-  order by id desc limit 1`
+export const lastImage = (table: Table, key: string): Sql => sql`
+  select coalesce(old_record, record)::text from svc.changes_of(${table.oid}::oid, ${key}) order by id desc limit 1`

@@ -1,5 +1,5 @@
 import { notFound } from '../../core/errors.ts'
-import { ANONYMOUS, asOwner, type Identity } from '../../core/identity.ts'
+import { ANONYMOUS, asServer, type Identity } from '../../core/identity.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
 import { grantOf } from '../../core/scope.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
@@ -52,7 +52,7 @@ export const sqlJob =
 function callerOf(role: string, jobId: string): { who: Identity; isOtherRole: boolean } {
   const name = `job ${jobId}`
   if (role === 'svc_anon') return { who: ANONYMOUS, isOtherRole: false }
-  if (role !== 'svc_authenticated') return { who: asOwner(name), isOtherRole: true }
+  if (role !== 'svc_authenticated') return { who: asServer(name), isOtherRole: true }
   const grant = grantOf('*', [], null)
   const who: Identity = { kind: 'key', via: 'oauth', keyId: name, userId: null, email: '', grant, expiresAt: null }
   return { who, isOtherRole: false }

@@ -1,12 +1,13 @@
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { asReader, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { TriesWrites } from '../../db/history/dry-run.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
+import { nearFunction } from '../../db/schema/did-you-mean.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -40,7 +41,7 @@ type Answers = readonly (Relayed | null)[]
 const nothing = (_answers: Answers): Reply => noContent
 const result = (answers: Answers): Reply => jsonText(200, answers.at(-1) ?? 'null')
 
-export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: DryRuns }): Feature {
+export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: TriesWrites }): Feature {
   const statements = new SqlCache()
 
   const requireUndoable = async ({ oid, name }: Fn): Promise<void> => {
@@ -54,6 +55,8 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
     const fn = resolveOverload(candidates, supplied)
     requireGeoJson(fn, args)
     const mayWrite = fn.volatility === 'volatile'
+    const isReader = call.who.kind === 'admin' && call.who.role !== 'owner'
+    if (isReader && mayWrite) throw new AppError('insufficient_role', 'functions that may write need the role owner')
     // Calls with the same argument names share a statement; arguments and caller are values.
     const slots = new Slots()
     const body = slots.put(call.bodyText)
@@ -67,12 +70,13 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
     const reply = fn.isVoid ? nothing : result
-    const once = call.once && keepReply(call.once, MAY_EXECUTE, reply)
-    const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
+    // What only reads is done again.
+    const once = isReader ? undefined : call.once && keepReply(call.once, MAY_EXECUTE, reply)
+    const dryRun = isDryRun(call) ? dryRuns.start(asReader(call.who), call.cancelSignal) : undefined
     if (dryRun) await requireUndoable(fn)
     const answers: Answers = await (dryRun?.db ?? db)
       .fly(
-        call.who,
+        asReader(call.who),
         isLogged ? [nameRequest(call.requestId), filled] : [filled],
         flyOptions(fn, call.cancelSignal, once),
       )
@@ -87,6 +91,7 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
     route('POST /api/rpc/{function}', {
       summary: 'Call a function of the database',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'write',
       impersonable: true,
       readsToo: true,
@@ -106,7 +111,10 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
           const found = executable(snapshot, name, viewer)
           return found.length > 0 ? run(call, snapshot, found) : undefined
         })
-        if (!reply) throw notFound(`function not found: ${name}`, 'function_not_found')
+        if (!reply) {
+          const near = nearFunction(schema.read(), name, viewer)
+          throw notFound(`function not found: ${name}`, 'function_not_found', near)
+        }
         return reply
       },
     }),

@@ -11,7 +11,6 @@ export type SignInDeps = IdentityDeps & {
   config: LoginBackoff &
     SmsCodeConfig &
     ReturnConfig & {
-      min_password_length: number
       hash_queue: number
       oauth: Readonly<Record<string, ProviderConfig>>
     }

@@ -3,7 +3,7 @@ import { SYSTEM, type UserIdentity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import { checkPasswordRules } from '../../identity/password-rules.ts'
+import type { RequireGoodPassword } from '../../identity/password-rules.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { enrolledUser, requireAal2, requireOwnFactor } from '../../identity/second-factor.ts'
 import { type AuthResponse, type Device, deviceOf, type FirstFactor } from '../../identity/session.ts'
@@ -48,7 +48,10 @@ export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassw
   }
 }
 
-export const passwordChangeRoute = (deps: { changePassword: ChangePassword; minPasswordLength: number }): Route =>
+export const passwordChangeRoute = (deps: {
+  changePassword: ChangePassword
+  requireGoodPassword: RequireGoodPassword
+}): Route =>
   route('POST /api/auth/password-change', {
     summary: 'Replace a password that is known; every other session ends',
     auth: 'user',
@@ -57,7 +60,7 @@ export const passwordChangeRoute = (deps: { changePassword: ChangePassword; minP
     answers: { 200: signedIn },
     handle: async (call) => {
       const { current_password: current, password } = call.body
-      checkPasswordRules(password, deps.minPasswordLength)
+      await deps.requireGoodPassword(password)
       return json(200, await deps.changePassword(userOf(call.who), current, password, deviceOf(call)))
     },
   })

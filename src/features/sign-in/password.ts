@@ -70,11 +70,18 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
   }
 }
 
-export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
+export type Login = (email: string, password: string, device: Device, captcha?: string) => Promise<AuthResponse>
 
-export function createLogin({ db, startSession }: SignInDeps, checkPassword: CheckPassword): Login {
+export function createLogin(
+  { db, startSession, requireCaptcha, config }: SignInDeps,
+  checkPassword: CheckPassword,
+): Login {
   const refused = () => unauthorized('invalid email or password', 'invalid_credentials')
-  return async (email, password, device) => {
+  return async (email, password, device, captcha) => {
+    if (requireCaptcha) {
+      const failed = await db.fly(SYSTEM, q.hasFailed(email, addressSubject(device.ip), config))
+      if (failed === 'true') await requireCaptcha(captcha, device.ip)
+    }
     const { userId, hash, record } = await checkPassword(email, password, device, refused)
     // The password may have been changed during the check.
     const session = startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)

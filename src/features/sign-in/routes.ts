@@ -4,8 +4,7 @@ import { hasStatus } from '../../core/errors.ts'
 import { userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import { checkPasswordRules } from '../../identity/password-rules.ts'
-import { message, signedIn, signedInOrPending } from '../../identity/responses.ts'
+import { message, signedIn, signedInOrPending, withCaptcha } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import { createAnonymousAccounts, notAnonymous } from './anonymous.ts'
@@ -24,8 +23,7 @@ const credentials = t.object({ email, password: t.string({ format: 'password' })
 
 /** First factors: password, mailed link, SMS code, external provider, and anonymous accounts. */
 export function createSignIn(deps: SignInDeps): { routes: Route[] } {
-  const { settings, config } = deps
-  const minPasswordLength = config.min_password_length
+  const { settings, config, requireGoodPassword, requireCaptcha } = deps
   const checkPassword = createPasswordCheck(deps)
   const login = createLogin(deps, checkPassword)
   const changePassword = createPasswordChange(deps, checkPassword)
@@ -42,19 +40,23 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
       summary: 'Sign in with email and password',
       auth: 'none',
       limit: 'login',
-      body: credentials,
+      body: t.merged(credentials, withCaptcha),
       answers: { 200: signedInOrPending },
-      handle: async (call) => json(200, await login(emailOf(call.body.email), call.body.password, deviceOf(call))),
+      handle: async (call) => {
+        const { password, captcha_token } = call.body
+        return json(200, await login(emailOf(call.body.email), password, deviceOf(call), captcha_token))
+      },
     }),
-    passwordChangeRoute({ changePassword, minPasswordLength }),
+    passwordChangeRoute({ changePassword, requireGoodPassword }),
     route('POST /api/auth/magic-link', {
       summary: 'Mail a link that signs in',
       auth: 'none',
       limit: 'magic_link',
       requires: requireMagicLinks,
-      body: t.object({ email }),
+      body: t.merged(t.object({ email }), withCaptcha),
       answers: { 200: message },
-      handle: async ({ body }) => {
+      handle: async ({ body, ip }) => {
+        await requireCaptcha?.(body.captcha_token, ip)
         await magicLinks.request(emailOf(body.email))
         return json(200, { message: 'if valid, a login link has been sent' })
       },
@@ -92,7 +94,7 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
       answers: { 200: signedIn },
       handle: async (call) => {
         const address = emailOf(call.body.email)
-        checkPasswordRules(call.body.password, minPasswordLength)
+        await requireGoodPassword(call.body.password)
         const user = userOf(call.who)
         if (!user.isAnonymous) throw notAnonymous()
         return json(200, await anonymous.linkEmail(user.id, address, call.body.password, deviceOf(call)))
@@ -117,9 +119,10 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
       auth: 'none',
       limit: 'sms',
       requires: requireSms,
-      body: t.object({ phone }),
+      body: t.merged(t.object({ phone }), withCaptcha),
       answers: { 200: message },
-      handle: async ({ body }) => {
+      handle: async ({ body, ip }) => {
+        await requireCaptcha?.(body.captcha_token, ip)
         await sms.request(normalisePhone(body.phone))
         return json(200, { message: 'if valid, a verification code has been sent' })
       },

@@ -25,6 +25,16 @@ export const accountAndAttempt = (email: string, ip: string): Sql => sql`
     exists (select from counted) as may_try
   from (select ${email}::text as email) asked left join svc.users u on u.email = asked.email`
 
+/** Failures after which a login asks for a captcha. */
+const WITHOUT_CAPTCHA = 3
+
+/** Whether the account, wherever from, or the address, for whatever account, has failed too often to go on unproven. */
+export const hasFailed = (email: string, ip: string, { login_backoff_window: window }: LoginBackoff): Sql => sql`
+  select (coalesce((select failures from svc.login_failures where account = ${email} and ip = ${EVERYWHERE}), 0)
+      >= ${WITHOUT_CAPTCHA}::int
+    or coalesce((select sum(failures) from svc.login_failures
+      where ip = ${ip} and window_start > now() - make_interval(secs => ${window}::float8)), 0) >= ${WITHOUT_CAPTCHA}::int)::text`
+
 /** Uncounts an attempt that the server was too busy to hash. */
 export const takeBack = (email: string): Sql => sql`
   update svc.login_failures set failures = failures - 1 where account = ${email} and ip = ${EVERYWHERE} and failures > 0`

@@ -277,7 +277,7 @@ test('a deleted site leaves no files', async () => {
   await api.call(`DELETE ${site}` as 'DELETE /', admin)
   await eventually(async () => {
     await api.sql(`update svc.queue set run_at = now() where kind = 'blobs.remove' and lease_until is null`)
-    const unused = await api.sql(`select from svc.blobs b where not exists (select from svc.storage_objects o
+    const unused = await api.sql(`select from svc.blobs b where not exists (select from svc.objects o
       where o.blob_id = b.id) and not exists (select from svc.site_files f where f.blob_id = b.id)`)
     assert.equal(unused.length, 0)
   })

@@ -1,30 +1,64 @@
-import { AppError, found, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { audited, auditStatement, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { bucketName } from './names.ts'
 import {
+  accessBefore,
   addBucket,
   allBuckets,
   changeBucket,
+  countBucket,
   deleteBucket,
-  deleteObjectsOf,
-  hasObjects,
   lockBucket,
   oneBucket,
-} from './sql.ts'
+} from './bucket-sql.ts'
+import { bucketName } from './names.ts'
+import { BUCKET_ACCESS, type BucketAccess } from './rights.ts'
+import { deleteObjectsOf, hasObjects } from './sql.ts'
 
 const bucket = t.object({
   id: t.uuid(),
   name: t.string(),
+  access: t.oneOf(BUCKET_ACCESS),
   public: t.boolean(),
   inline: t.boolean(),
+  quota_bytes: t.optional(t.integer()),
+  max_size: t.optional(t.integer()),
+  allowed_types: t.optional(t.array(t.string())),
   createdAt: t.time(),
   updatedAt: t.time(),
 })
+
+const settings = {
+  access: t.optional(t.oneOf(BUCKET_ACCESS)),
+  public: t.optional(t.boolean({ description: 'true: access public; false: private' })),
+  inline: t.optional(t.boolean()),
+  quota_bytes: t.optional(t.nullable(t.integer({ minimum: 0, description: 'bytes of all its files' }))),
+  max_size: t.optional(t.nullable(t.integer({ minimum: 0, description: 'bytes of a file' }))),
+  allowed_types: t.optional(
+    t.nullable(t.array(t.string(), { description: 'such as image/png or image/*', maxItems: 100 })),
+  ),
+}
+
+const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]*\/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)$/
+
+function requireTypes(types: readonly string[] | null | undefined): void {
+  for (const type of types ?? [])
+    if (type.length > 255 || !TYPE.test(type)) throw badRequest(`invalid content type: ${type}`)
+}
+
+type Given = { access?: BucketAccess; public?: boolean }
+
+/** `public` is short for two of the three. */
+function accessIn({ access, public: isOpen }: Given, now?: BucketAccess): BucketAccess | undefined {
+  if (isOpen === undefined) return access
+  if (access !== undefined) throw badRequest('choose one of access, public')
+  if (now === 'policies') throw badRequest('public is not for buckets whose access is policies: send access')
+  return isOpen ? 'public' : 'private'
+}
 
 /** Settings of buckets; the defaults are public and not inline. */
 export function bucketRoutes(deps: {
@@ -49,16 +83,21 @@ export function bucketRoutes(deps: {
       leastRole: 'operator',
       ...admin,
       audit: 'bucket.create',
-      body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      body: t.object({ name: t.string(), ...settings }),
       answers: { 201: bucket },
       handle: async (call) => {
         const { body } = call
         const name = bucketName(body.name)
-        const addition = addBucket(name, body.public ?? true, body.inline ?? false)
-        const made = await db.fly(
-          SYSTEM,
-          audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues }),
-        )
+        requireTypes(body.allowed_types)
+        const addition = addBucket(name, { ...body, access: accessIn(body) })
+        const adding = audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues })
+        const made = await db.tx(SYSTEM, async (tx) => {
+          const record = await tx.fly(adding)
+          // Files may be there already: a bucket needs no settings.
+          if (record !== null && body.quota_bytes !== undefined && body.quota_bytes !== null)
+            await tx.run(countBucket(name))
+          return record
+        })
         if (made === null) throw new AppError('already_exists', 'bucket already exists')
         return jsonText(201, made)
       },
@@ -68,19 +107,25 @@ export function bucketRoutes(deps: {
       leastRole: 'operator',
       ...admin,
       audit: 'bucket.update',
-      body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      body: t.object(settings),
       answers: { 200: bucket },
       handle: async (call) => {
         const { body } = call
         const name = bucketName(call.params.name)
-        // Objects that become private must leave the caches.
-        const purges = body.public === false ? purgeBucket(name) : []
-        const change = audited(call.audit({ target: name }), changeBucket(name, body), {
-          newValues: MADE_RECORD.newValues,
-          ...before(oneBucket(name)),
+        const changed = await db.tx(SYSTEM, async (tx) => {
+          const now = (await tx.fly(accessBefore(name))) as BucketAccess | null
+          if (now === null) throw notFound('bucket not found', 'bucket_not_found')
+          requireTypes(body.allowed_types)
+          const access = accessIn(body, now)
+          // Objects that anyone could read must leave the caches.
+          if (now === 'public' && access !== undefined && access !== 'public')
+            for (const purge of purgeBucket(name)) await tx.run(purge)
+          const change = changeBucket(name, { ...body, access })
+          const noted = { newValues: MADE_RECORD.newValues, ...before(oneBucket(name)) }
+          const record = await tx.fly(audited(call.audit({ target: name }), change, noted))
+          if (body.quota_bytes !== undefined && body.quota_bytes !== null) await tx.run(countBucket(name))
+          return found(record, 'bucket not found', 'bucket_not_found')
         })
-        const [text] = await db.fly(SYSTEM, [change, ...purges])
-        const changed = found(text, 'bucket not found', 'bucket_not_found')
         wakePurge()
         return jsonText(200, changed)
       },

@@ -13,11 +13,11 @@ const COUNT = 3_000
 // Names like nnn0001, of Bob except for each hundredth, which is Ada's or without owner.
 await api.sql(`with made as (select gen_random_uuid() as id, i from generate_series(1, ${COUNT}) i),
   blobs as (insert into svc.blobs (id, size, sha256) select id, 1, 'x' from made)
-  insert into svc.storage_objects (bucket, name, encoded_name, content_type, blob_id, user_id, is_operators)
-  select b, n, n, 'text/plain', id, case i % 200 when 0 then '${ada.user.id}'::uuid when 100 then null else '${bob.user.id}'::uuid end,
+  insert into svc.objects (bucket, name, content_type, blob_id, size, sha256, owner, is_operators)
+  select b, n, 'text/plain', id, 1, 'x', case i % 200 when 0 then '${ada.user.id}'::uuid when 100 then null else '${bob.user.id}'::uuid end,
     i = 100
   from made, unnest(array['open', 'vault']) b, lateral (select 'n' || to_char(i, 'FM0000') as n) n`)
-await api.sql('vacuum analyze svc.storage_objects')
+await api.sql('vacuum analyze svc.objects')
 // As for a table that is worth an index.
 for (const scan of ['seqscan', 'bitmapscan']) await api.sql(`set enable_${scan} = off`)
 
@@ -59,7 +59,7 @@ test('a page makes as many objects as it shows, whatever the bucket holds', asyn
     const plan = row['QUERY PLAN']
     const [{ Plan: root }] = typeof plan === 'string' ? JSON.parse(plan) : plan
     const made = nodesOf(root).filter(
-      (node) => node['Relation Name'] === 'storage_objects' && node['Node Type'] !== 'Index Only Scan',
+      (node) => node['Relation Name'] === 'objects' && node['Node Type'] !== 'Index Only Scan',
     )
     const rows = made.reduce((sum, node) => sum + node['Actual Rows'] * node['Actual Loops'], 0)
     assert.ok(rows <= 2, `${rows} objects of ${bucket} were made`)
@@ -69,7 +69,7 @@ test('a page makes as many objects as it shows, whatever the bucket holds', asyn
 test('lists of one caller count names one after the other, and keep no other caller waiting', async () => {
   const locker = await openConnection({ url: api.databaseUrl })
   atEnd(() => locker.end())
-  await locker.query('begin; lock table svc.storage_objects in access exclusive mode')
+  await locker.query('begin; lock table svc.objects in access exclusive mode')
   const atWork = async () => {
     const [{ count }] = await api.sql(`select count(*)::int as count from pg_stat_activity
       where wait_event_type = 'Lock' and datname = current_database()`)

@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 
 /** Reserved for routes. */
-const RESERVED = new Set(['buckets', 'upload'])
+const RESERVED = new Set(['buckets', 'upload', 'tus'])
 const MAX_NAME_BYTES = 1024
 
 export function bucketName(text: string): string {
@@ -28,3 +28,24 @@ export function objectName(name: string): string {
 /** Percent-encoded for a URL, with the slashes kept. A star too, which means every path to some caches. */
 export const encodedName = (name: string): string =>
   encodeURIComponent(name).replaceAll('%2F', '/').replaceAll('*', '%2A')
+
+/** Of a field of a form. */
+const MAX_METADATA_BYTES = 8_192
+
+/** The text of a JSON object, as the column takes it. */
+export function metadataOfFile(text: string): string {
+  if (text === '') return '{}'
+  const refusal = badRequest(`metadata must be a JSON object of at most ${MAX_METADATA_BYTES} bytes`)
+  if (Buffer.byteLength(text) > MAX_METADATA_BYTES) throw refusal
+  const value = parsed(text)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refusal
+  return text
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -2,51 +2,80 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { appIdOf, type Identity, onBehalfOf, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { requireMatch } from '../../http/files/conditions.ts'
+import { requireMatch, requireNew } from '../../http/files/conditions.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
 import { addBlob } from './blobs/sql.ts'
-import { encodedName, objectName } from './names.ts'
-import { requireChange, requireEntry, requireRead } from './rights.ts'
+import type { Blob } from './blobs/store.ts'
+import { encodedName, metadataOfFile, objectName } from './names.ts'
+import type { PolicedObjects } from './policed.ts'
+import { type BucketAccess, isPoliced, refusedFile, requireChange, requireEntry, requireRead } from './rights.ts'
+import { overQuota, requireRules } from './rules.ts'
 import {
+  type BucketRules,
   type BucketState,
   bucketState,
   deleteObject,
   findObject,
-  type Listing,
   listObjects,
   lockName,
+  type MadeObject,
+  type NamePage,
   type ObjectRow,
   ownerlessBytes,
   putObject,
+  requireQuota,
   type StoredObject,
   shareBucket,
 } from './sql.ts'
-import type { Upload } from './uploads.ts'
 
 type Headers = Readonly<Record<string, string | undefined>>
 
-type Deps = {
+export type ObjectsDeps = {
   db: Db
+  /** For callers about whom policies decide. */
+  policed: PolicedObjects
   /** Prefix of the URLs of public objects. */
   baseUrl: () => string
   /** Bytes of all objects without owner. */
   ownerlessQuota: number
+  /** Bytes of all objects of one account; 0 = no limit. */
+  userQuota: number
   /** Statements that queue a purge of a public URL; none without a CDN. */
   purge: (url: string) => readonly Sql[]
   wakePurge: () => void
+  /** Readers of the change log have something to read. */
+  wakeLog: () => void
 }
 
 /** A bucket as an upload found it. */
-type TargetBucket = { name: string /** Of its settings, if it has any. */; id: string | null }
+export type TargetBucket = BucketRules & {
+  name: string
+  /** Of its settings, if it has any. */
+  id: string | null
+  access: BucketAccess
+}
+
+/** A file that has arrived. */
+export type ReceivedFile = {
+  name: string
+  /** As the client declares it. */
+  contentType: string
+  /** The text of a JSON object. */
+  metadata: string
+  blob: Blob
+}
 
 /** Validators for conditional requests; equal bytes are the same version. */
-export const versionOf = ({ sha256, updatedAt }: ObjectRow) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
+export const versionOf = ({ sha256, updatedAt }: Pick<ObjectRow, 'sha256' | 'updatedAt'>) => ({
+  etag: `"${sha256}"`,
+  modifiedAt: updatedAt,
+})
 
 /** Objects in buckets: access checks and rows. */
 export class Objects {
-  readonly #deps: Deps
+  readonly #deps: ObjectsDeps
 
-  constructor(deps: Deps) {
+  constructor(deps: ObjectsDeps) {
     this.#deps = deps
   }
 
@@ -55,16 +84,18 @@ export class Objects {
   }
 
   /** JSON text: {items, totalItems}. */
-  async list(who: Identity, query: Pick<Listing, 'bucket' | 'prefix' | 'after' | 'limit' | 'offset'>): Promise<string> {
-    const { db, baseUrl } = this.#deps
+  async list(who: Identity, query: NamePage): Promise<string> {
+    const { db, baseUrl, policed } = this.#deps
     const viewer = { seesAll: who.kind === 'admin', userId: userIdOf(who) }
-    const [found] = await db.rows<{ public: boolean; body: string }>(
+    const [found] = await db.rows<{ access: BucketAccess; body: string }>(
       onBehalfOf(who),
       listObjects({ ...query, ...viewer, baseUrl: baseUrl() }),
       // The objects of a bucket are counted.
       { kind: 'slow' },
     )
-    requireEntry(found?.public ?? true, who)
+    const access = found?.access ?? 'public'
+    if (isPoliced(access, who)) return policed.list(who, query)
+    requireEntry(access, who)
     return found?.body ?? ''
   }
 
@@ -76,69 +107,115 @@ export class Objects {
   }
 
   async readable(who: Identity, bucket: string, name: string): Promise<StoredObject> {
-    const found = await this.find(who, bucket, name)
-    requireEntry(found.public, who)
+    return this.requireReadable(who, await this.find(who, bucket, name), bucket, name)
+  }
+
+  /** What was found, if the caller may read it. Where policies decide, it is read again under them. */
+  async requireReadable(who: Identity, found: ObjectRow, bucket: string, name: string): Promise<StoredObject> {
+    const { access } = found
+    if (isPoliced(access, who)) return { ...found, ...(await this.#deps.policed.find(who, bucket, name)) }
+    requireEntry(access, who)
     const object = requireObject(found)
-    requireRead(object.public, who, object)
+    requireRead(access, who, object)
     return object
   }
 
-  /** Called before the body of an upload is read; answers which bucket it is for. */
-  async requireUpload(who: Identity, bucket: string, announcedBytes: number): Promise<TargetBucket> {
-    const [state] = await this.#deps.db.rows<BucketState>(onBehalfOf(who), bucketState(bucket))
+  /** What holds for a bucket, after the checks that need no name. */
+  async target(who: Identity, bucket: string): Promise<TargetBucket & BucketState> {
+    const [state] = await this.#deps.db.rows<BucketState>(onBehalfOf(who), bucketState(bucket, userIdOf(who)))
     if (!state) throw new Error('a bucket was looked for without an answer')
-    requireEntry(state.public, who)
-    // What it may replace is not known yet, so the quota is held against it again when it is stored.
-    if (userIdOf(who) === null && who.kind !== 'admin')
-      this.#requireQuota(Math.max(state.ownerlessBytes, announcedBytes))
-    return { name: bucket, id: state.id }
+    requireEntry(state.access, who)
+    return { ...state, name: bucket }
   }
 
-  /** JSON text: the record. The rights are judged again, because they may have changed while the file arrived. */
-  async put(who: Identity, target: TargetBucket, { name: given, contentType, blob }: Upload): Promise<string> {
-    const { db, baseUrl, purge, wakePurge } = this.#deps
+  /**
+   * Called before the body of an upload is read; answers which bucket it is for. Everything is judged again when the file has
+   * arrived. `name` and `contentType` where they are known before.
+   */
+  async requireUpload(
+    who: Identity,
+    bucket: string,
+    announcedBytes: number,
+    file?: { name: string; contentType: string },
+  ): Promise<TargetBucket> {
+    const { policed, userQuota } = this.#deps
+    const state = await this.target(who, bucket)
+    const { ownerlessBytes, bucketBytes, userBytes, quotaBytes } = state
+    if (file) requireRules(state, contentTypeOf(file.name, file.contentType), announcedBytes)
+    // What it may replace is not known yet, so the quotas are held against it again when it is stored.
+    if (userIdOf(who) === null && who.kind !== 'admin') this.#requireRoom(Math.max(ownerlessBytes, announcedBytes))
+    if (quotaBytes !== null && Math.max(bucketBytes, announcedBytes) > quotaBytes) throw overQuota()
+    if (userQuota > 0 && userIdOf(who) !== null && Math.max(userBytes, announcedBytes) > userQuota) throw overQuota()
+    if (isPoliced(state.access, who)) {
+      if (file) await policed.tryPut(who, { ...file, bucket, bucketId: state.id ?? '', size: announcedBytes })
+      else await policed.requireAnyUpload(who)
+    } else if (file) {
+      const found = await this.find(who, bucket, file.name)
+      if (isThere(found)) requireChange(who, found)
+    }
+    return state
+  }
+
+  /** The rights are judged again, because they may have changed while the file arrived. */
+  async put(
+    who: Identity,
+    target: TargetBucket,
+    { name: given, contentType: declared, metadata, blob }: ReceivedFile,
+    conditions: Headers = {},
+  ): Promise<{ record: string; isNew: boolean }> {
+    const { db, baseUrl, policed, purge, wakePurge, wakeLog, userQuota } = this.#deps
     if (given === '') throw badRequest('file name is required')
     const name = objectName(given)
     const { name: bucket } = target
+    const contentType = contentTypeOf(name, declared)
+    requireRules(target, contentType, blob.size)
+    const file = { bucket, name, contentType, metadata: metadataOfFile(metadata), blob }
+    if (isPoliced(target.access, who)) return policed.put(who, { ...file, bucketId: target.id ?? '' }, conditions)
     const stored = await db.tx(onBehalfOf(who), async (tx) => {
       await tx.fly([lockName(bucket, name), shareBucket(bucket)])
       const [before] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
-      requireEntry(before?.public ?? true, who)
+      if (isPoliced(before?.access ?? 'public', who)) throw refusedFile()
+      requireEntry(before?.access ?? 'public', who)
       // Without its settings a bucket would be public.
       const isGone = target.id !== null && before?.bucketId !== target.id
       if (isGone) throw notFound('bucket not found', 'bucket_not_found')
       if (isThere(before)) {
         requireChange(who, before)
-        if (before.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
+        if (before.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
+      requireNew(conditions, isThere(before) ? versionOf(before) : undefined)
       await tx.run(addBlob(blob))
       const owner = { userId: userIdOf(who), isOperators: who.kind === 'admin', appId: appIdOf(who) }
-      const object = { bucket, name, encodedName: encodedName(name), blobId: blob.id, ...owner }
-      const put = putObject({ ...object, contentType: contentTypeOf(name, contentType) }, baseUrl())
-      const [made] = await tx.rows<{ record: string; isOwnerless: boolean }>(put)
-      if (made?.isOwnerless) this.#requireQuota(Number(await tx.fly(ownerlessBytes)))
-      return made?.record ?? ''
+      const [made] = await tx.rows<MadeObject>(putObject({ ...file, ...owner }, baseUrl()))
+      if (made?.isOwnerless) this.#requireRoom(Number(await tx.fly(ownerlessBytes)))
+      await tx.run(requireQuota(bucket, made?.owner ?? null, who.kind === 'admin' ? 0 : userQuota))
+      return { record: made?.record ?? '', isNew: made?.isNew ?? false }
     })
     wakePurge()
+    wakeLog()
     return stored
   }
 
-  #requireQuota(bytes: number): void {
+  #requireRoom(bytes: number): void {
     if (bytes > this.#deps.ownerlessQuota) throw new AppError('insufficient_storage', 'insufficient storage')
   }
 
   async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
-    const { db, purge, wakePurge } = this.#deps
-    await db.tx(onBehalfOf(who), async (tx) => {
+    const { db, policed, purge, wakePurge, wakeLog } = this.#deps
+    const isByPolicy = await db.tx(onBehalfOf(who), async (tx) => {
       const [object] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
-      requireEntry(object?.public ?? true, who)
+      if (isPoliced(object?.access ?? 'public', who)) return true
+      requireEntry(object?.access ?? 'public', who)
       const there = requireObject(object)
       requireChange(who, there)
       requireMatch(headers, versionOf(there))
       await tx.run(deleteObject(bucket, name))
-      if (there.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
+      if (there.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
+      return false
     })
-    wakePurge()
+    if (isByPolicy) await policed.remove(who, bucket, name, headers)
+    else wakePurge()
+    wakeLog()
   }
 }
 

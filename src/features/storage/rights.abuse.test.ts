@@ -20,7 +20,7 @@ test('a signed URL opens the bytes it was signed for, and no others that come to
   const first = await sign('draft.txt', ada.token)
   const opened = await api.call(`GET ${first}`)
   assert.deepEqual([opened.status, opened.text], [200, 'one'])
-  const [, seconds] = /^private, max-age=(\d+)$/.exec(opened.headers.get('cache-control') ?? '') ?? []
+  const [, seconds] = /^private, max-age=(\d+), immutable$/.exec(opened.headers.get('cache-control') ?? '') ?? []
   assert.ok(Number(seconds) > 0 && Number(seconds) <= 600, seconds)
 
   await upload(api, '/api/storage/vault', { as: ada.token, name: 'draft.txt', content: 'two' })
@@ -83,7 +83,7 @@ async function uploadDuring(bucket: string, as: string | undefined, meanwhile: (
       resolve({ status: response.statusCode ?? 0, body: JSON.parse(Buffer.concat(chunks).toString()) })
     })
   })
-  const stored = async () => (await api.sql('select count(*)::int as n from svc.storage_objects'))[0].n
+  const stored = async () => (await api.sql('select count(*)::int as n from svc.objects'))[0].n
   const before = await stored()
   const isBegun = new Promise((resolve) => sent.on('continue', resolve))
   sent.setHeader('expect', '100-continue')

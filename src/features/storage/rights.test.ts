@@ -21,7 +21,7 @@ before(async () => {
     await upload(api, `/api/storage/${bucket}`, { as: ada.token, name: 'of-ada.txt' })
     await upload(api, `/api/storage/${bucket}`, { as: 'admin', name: 'of-nobody.txt' })
   }
-  await api.sql('update svc.storage_objects set is_operators = false')
+  await api.sql('update svc.objects set is_operators = false')
 })
 
 const names = (body: { items: { name: string }[] }) => body.items.map(({ name }) => name)
@@ -127,7 +127,7 @@ test('a signed URL opens one private object until its time, and only as it was s
   assert.match(url, /^\/api\/storage\/vault\/of-ada\.txt\?exp=\d+&sig=[\w-]{43}$/)
   const got = await api.call(`GET ${url}`)
   assert.equal(got.status, 200)
-  assert.match(got.headers.get('cache-control') ?? '', /^private, max-age=(60|[1-5]?\d)$/)
+  assert.match(got.headers.get('cache-control') ?? '', /^private, max-age=(60|[1-5]?\d), immutable$/)
   assert.equal((await api.call(`GET ${url}`, { as: 'nonsense' })).status, 200)
   const bad = { code: 403, error: 'invalid_signed_url', message: 'invalid or expired signed URL' }
   const exp = Number(/exp=(\d+)/.exec(url)?.[1])
@@ -173,7 +173,7 @@ test('buckets are set up, changed and deleted by the admin', async () => {
   const made = await api.call(`POST ${at}`, { as: 'admin', json: { name: 'b1' } })
   assert.equal(made.status, 201)
   const { id, createdAt, updatedAt, ...rest } = made.body
-  assert.deepEqual(rest, { name: 'b1', public: true, inline: false })
+  assert.deepEqual(rest, { name: 'b1', access: 'public', public: true, inline: false })
   assert.ok(id && createdAt && updatedAt)
   const again = await api.call(`POST ${at}`, { as: 'admin', json: { name: 'b1' } })
   assert.deepEqual(again.body, { code: 409, error: 'already_exists', message: 'bucket already exists' })

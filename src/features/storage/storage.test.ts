@@ -185,7 +185,7 @@ for (const backend of ['local', 's3']) {
       assert.equal(left.length, 0)
     })
     const unused = await api.sql(
-      `select from svc.blobs b where not exists (select from svc.storage_objects o where o.blob_id = b.id)`,
+      `select from svc.blobs b where not exists (select from svc.objects o where o.blob_id = b.id)`,
     )
     assert.equal(unused.length, 0)
     assert.equal((await api.call('GET /api/storage/gone/a')).text, 'second')

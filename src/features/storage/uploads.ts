@@ -1,19 +1,16 @@
 import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
 import { AddressShares } from '../../http/address-shares.ts'
+import { bodyStream } from '../../http/files/body-stream.ts'
 import { readForm } from '../../http/files/multipart.ts'
 import { type Identify, requireStillKnown } from '../../http/guard.ts'
 import type { Call } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
-import type { Blob } from './blobs/store.ts'
+import type { ReceivedFile } from './objects.ts'
+import { fileTooLarge } from './rules.ts'
 
-export type Upload = {
-  /** The field `name`, else the name of the file; may be empty. */
-  name: string
-  /** As the client declares it. */
-  contentType: string
-  blob: Blob
-}
+/** The most bytes that are taken; null = `storage.max_file_size`. */
+type Limits = { maxSize: number | null }
 
 /** One address may use one place in this many, and the operator has as many for when all are taken. */
 const SHARE = 4
@@ -40,17 +37,49 @@ export class Uploads {
     this.#shares = new AddressShares({ all, share, operator: share, client: 'sends', pace: budgets.incomingPace })
   }
 
-  /** Receives the file and passes it to `keep`, which writes the row; a refused file is removed again. */
-  receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
-    return this.#shares.run(call, (signal) => this.#receive(call, keep, signal))
+  /** Receives the file of a form and passes it to `keep`, which writes the row; a refused file is removed again. */
+  receive<T>(call: Call, keep: (file: ReceivedFile) => Promise<T>, limits: Limits = { maxSize: null }): Promise<T> {
+    const read = (signal: AbortSignal) => this.#readForm(call, signal, limits)
+    return this.#shares.run(call, (signal) => this.#receive(call, read, keep, signal))
   }
 
-  async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>, place: AbortSignal): Promise<T> {
+  /** As `receive`, of a body that is the file. */
+  receiveBody<T>(
+    call: Call,
+    { name, maxSize }: Limits & { name: string },
+    keep: (file: ReceivedFile) => Promise<T>,
+  ): Promise<T> {
+    const read = async (signal: AbortSignal): Promise<ReceivedFile> => {
+      const maxBytes = Math.min(this.#maxFileBytes, maxSize ?? this.#maxFileBytes)
+      const blob = await this.#blobs.receive(bodyStream(call.raw.request, { maxBytes, signal, tooLarge: fileTooLarge }))
+      return { name, contentType: bodyType(call), metadata: '', blob }
+    }
+    return this.#shares.run(call, (signal) => this.#receive(call, read, keep, signal))
+  }
+
+  /** A place for bytes that arrive in another way, such as a part of a resumable upload. */
+  withPlace<T>(call: Call, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#shares.run(call, (place) => this.#inTime(place, work))
+  }
+
+  async #inTime<T>(place: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const timeout = new AbortController()
-    const signal = AbortSignal.any([timeout.signal, place])
     const timer = setTimeout(() => timeout.abort(new AppError('timeout', 'upload timed out')), this.#timeoutMs)
     try {
-      const upload = await this.#read(call, signal)
+      return await work(AbortSignal.any([timeout.signal, place]))
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  #receive<T>(
+    call: Call,
+    read: (signal: AbortSignal) => Promise<ReceivedFile>,
+    keep: (file: ReceivedFile) => Promise<T>,
+    place: AbortSignal,
+  ): Promise<T> {
+    return this.#inTime(place, async (signal) => {
+      const upload = await read(signal)
       try {
         signal.throwIfAborted()
         await requireStillKnown(this.#identify, call)
@@ -62,14 +91,13 @@ export class Uploads {
         else this.#blobs.discardUnlessKept(upload.blob)
         throw error
       }
-    } finally {
-      clearTimeout(timer)
-    }
+    })
   }
 
-  async #read({ raw }: Call, signal: AbortSignal): Promise<Upload> {
+  async #readForm({ raw }: Call, signal: AbortSignal, { maxSize }: Limits): Promise<ReceivedFile> {
     const { fields, file } = await readForm(raw.request, {
-      maxFileBytes: this.#maxFileBytes,
+      maxFileBytes: Math.min(this.#maxFileBytes, maxSize ?? this.#maxFileBytes),
+      ...(maxSize !== null && maxSize < this.#maxFileBytes && { tooLarge: fileTooLarge }),
       signal,
       store: async ({ stream, fileName, contentType }) => ({
         blob: await this.#blobs.receive(stream),
@@ -78,6 +106,11 @@ export class Uploads {
       }),
       discard: ({ blob }) => this.#blobs.discard(blob),
     })
-    return { name: fields.get('name') || file.fileName, contentType: file.contentType, blob: file.blob }
+    const { blob, contentType, fileName } = file
+    return { name: fields.get('name') || fileName, contentType, metadata: fields.get('metadata') ?? '{}', blob }
   }
 }
+
+/** The declared type, as forms have it: lower case, without parameters. */
+const bodyType = ({ headers }: Call): string =>
+  (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? ''

@@ -6,7 +6,7 @@ import { user } from '../../core/user.ts'
 import { authDisabled } from '../../http/guard.ts'
 import { jsonText, noContentAfter, type Route, requireEnabled, route } from '../../http/route.ts'
 import { metadataText } from '../../identity/metadata.ts'
-import { checkPasswordRules } from '../../identity/password-rules.ts'
+import type { RequireGoodPassword } from '../../identity/password-rules.ts'
 import { listUsers } from './sql.ts'
 import { createUserAdministration, type UserDeps } from './users.ts'
 
@@ -34,7 +34,7 @@ const metadataOf = ({ metadata, app_metadata }: Metadata) => ({
 })
 
 /** Users as administrators see and change them. */
-export function createUsers(deps: UserDeps & { authEnabled: boolean; minPasswordLength: number }): {
+export function createUsers(deps: UserDeps & { authEnabled: boolean; requireGoodPassword: RequireGoodPassword }): {
   routes: Route[]
 } {
   const users = createUserAdministration(deps)
@@ -60,7 +60,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
       answers: { 201: user },
       handle: async (call) => {
         const { body } = call
-        if (body.password !== undefined) checkPasswordRules(body.password, deps.minPasswordLength)
+        if (body.password !== undefined) await deps.requireGoodPassword(body.password)
         const account = accountOf({ ...body, email: emailOf(body.email) })
         return jsonText(201, await users.create({ ...metadataOf(body), ...account }, false, call))
       },
@@ -140,8 +140,8 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
       params: one,
       body: t.object({ password }),
       answers: { 204: null },
-      handle: (call) => {
-        checkPasswordRules(call.body.password, deps.minPasswordLength)
+      handle: async (call) => {
+        await deps.requireGoodPassword(call.body.password)
         return noContentAfter(users.setPassword(call.params.id, call.body.password, call))
       },
     }),

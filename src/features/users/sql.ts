@@ -88,7 +88,7 @@ export const exportOf = (id: string): Sql => sql`
     'api_keys', ${all(sql`k.id, k.name, k.key_prefix, k.scope, k.allowed_tables, k.created_at, k.last_used_at, k.revoked_at`, sql`svc.api_keys k where k.user_id = u.id`)},
     'organizations', ${all(sql`o.id, o.name, m.role, m.created_at`, sql`svc.members m join svc.organizations o on o.id = m.org_id where m.user_id = u.id`)},
     'grants', ${all(sql`c.name as client, g.scope, g.tables, g.created_at`, sql`svc.oauth_grants g join svc.oauth_clients c on c.id = g.client where g.user_id = u.id`)},
-    'files', ${all(sql`f.bucket, f.name, f.content_type, f.created_at`, sql`svc.storage_objects f where f.user_id = u.id`)}
+    'files', ${all(sql`f.bucket, f.name, f.content_type, f.created_at`, sql`svc.objects f where f.owner = u.id`)}
   )::text from svc.users u where u.id = ${id}::uuid`
 
 export type PointingTable = { schema: string; table: string; columns: string[] }

@@ -108,6 +108,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
     }),
     route('POST /api/admin/vector/embed', {
       summary: 'Fill a vector column from text columns, and keep it filled as rows change',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'embedding.create',
       body: t.object({

@@ -25,6 +25,18 @@ export function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVer
   if (isOther) throw new AppError('precondition_failed', 'precondition failed')
 }
 
+/** For a PUT: as requireMatch, and If-None-Match `*` wants nothing there. `now`: undefined if there is nothing. */
+export function requireNew(headers: Headers, now: ResourceVersion | undefined): void {
+  const failed = (): AppError => new AppError('precondition_failed', 'precondition failed')
+  if (now === undefined) {
+    if (headers['if-match'] !== undefined) throw failed()
+    return
+  }
+  requireMatch(headers, now)
+  const noneMatch = headers['if-none-match']
+  if (noneMatch !== undefined && matches(noneMatch, now.etag, 'weak')) throw failed()
+}
+
 const seconds = (time: Date | number): number => Math.floor(Number(time) / 1000)
 
 /** RFC 9110 §8.8.3.2: a weak tag never matches where the comparison must be strong. */

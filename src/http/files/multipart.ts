@@ -16,6 +16,8 @@ type Form<T> = { fields: ReadonlyMap<string, string>; file: T }
 
 type FormOptions<T> = {
   maxFileBytes: number
+  /** The error for a file that is larger, where it has one of its own. */
+  tooLarge?: () => AppError
   /** Aborting ends the upload with the signal's reason. */
   signal: AbortSignal
   /** Consumes the file; its pace is the pace of the form. */
@@ -36,7 +38,8 @@ export async function readForm<T>(request: IncomingMessage, reading: FormOptions
   const type = headers['content-type'] ?? ''
   const boundary = /^multipart\/form-data\s*;/i.test(type) ? boundaryOf(type) : undefined
   const announced = Number(headers['content-length'] ?? 0)
-  if (boundary === undefined || announced > reading.maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
+  if (boundary === undefined) throw badForm()
+  if (announced > reading.maxFileBytes + MAX_OVERHEAD_BYTES) throw reading.tooLarge?.() ?? badForm()
   const parser = await parserFor(boundary, reading.maxFileBytes)
   const parts = new PartHeaders(boundary, LIMITS)
   return new Promise((resolve, reject) => new FormReader(request, parser, parts, reading, resolve, reject))
@@ -101,7 +104,7 @@ class FormReader<T> {
   }
 
   #onFile(name: string | undefined, stream: BusboyFileStream, fileName: string | undefined, contentType: string): void {
-    stream.on('error', this.#refuse).on('limit', this.#refuse)
+    stream.on('error', this.#refuse).on('limit', () => this.#fail(this.#reading.tooLarge?.() ?? badForm()))
     if (name !== 'file' && name && !this.#stored) {
       // With a file of the right name behind it there are two, which is refused.
       stream.resume()

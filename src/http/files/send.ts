@@ -1,5 +1,6 @@
+import type { ServerResponse } from 'node:http'
 import { budgets } from '../../core/budgets.ts'
-import { Budget } from '../../core/limits.ts'
+import { Budget, type Reservation } from '../../core/limits.ts'
 import type { Call, Reply } from '../route.ts'
 import { addressSubject } from '../wire/client-address.ts'
 import { type ByteRange, isNotModified, type ResourceVersion, rangeOf } from './conditions.ts'
@@ -14,6 +15,21 @@ export type StoredContent = ResourceVersion & {
 
 /** Of this process. */
 const downloads = new Budget(budgets.downloads)
+
+/** What the common headers say of `Vary` stays. */
+export function withVary(response: ServerResponse, headers: Record<string, string>): Record<string, string> {
+  const common = response.getHeader('vary')
+  const { Vary } = headers
+  return common === undefined || Vary === undefined ? headers : { ...headers, Vary: `${common}, ${Vary}` }
+}
+
+/** A place of a download in the budget, until its response is closed. */
+export function holdDownload({ ip, raw: { response } }: Call): Reservation {
+  const place = downloads.reserve(addressSubject(ip), () => response.destroy())
+  response.once('close', () => place.release()).on('drain', () => place.renew())
+  place.grow(budgets.downloads.each)
+  return place
+}
 
 /** Answers GET and HEAD of stored bytes, with conditions and one range. */
 export async function sendContent(call: Call, content: StoredContent, { status = 200 } = {}): Promise<Reply> {
@@ -35,9 +51,7 @@ export async function sendContent(call: Call, content: StoredContent, { status =
   if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`
   const answered = range ? 206 : status
   if (isHead || content.size === 0) return { status: answered, headers }
-  const place = downloads.reserve(addressSubject(call.ip), () => response.destroy())
-  response.once('close', () => place.release()).on('drain', () => place.renew())
-  place.grow(budgets.downloads.each)
+  const place = holdDownload(call)
   const source = await content.open(range ?? { start: 0, end: content.size - 1 }).catch((error: unknown) => {
     place.release()
     throw error
@@ -47,7 +61,7 @@ export async function sendContent(call: Call, content: StoredContent, { status =
     place.release()
     return { status: answered, streaming: true }
   }
-  response.writeHead(answered, headers)
+  response.writeHead(answered, withVary(response, headers))
   source.sendTo(response)
   return { status: answered, streaming: true }
 }

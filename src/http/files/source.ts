@@ -3,13 +3,15 @@ import type { ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { ByteRange } from './conditions.ts'
 
-/** Bytes to be sent. The receiver must call `sendTo` or `close`. */
+/** Bytes to be sent. The receiver must call `sendTo`, `stream` or `close`. */
 export interface ByteSource {
   /**
    * Sends as fast as the client reads, then ends the response. A failure closes the connection, so that the client does
    * not take a part for the whole.
    */
   sendTo(response: ServerResponse): void
+  /** The bytes for another use; who reads them closes the stream. */
+  stream(): Readable
   close(): void
 }
 
@@ -28,6 +30,10 @@ export class StreamSource implements ByteSource {
     })
     response.once('close', () => stream.destroy())
     stream.pipe(response)
+  }
+
+  stream(): Readable {
+    return this.#stream
   }
 
   close(): void {
@@ -58,6 +64,10 @@ export class FileSource implements ByteSource {
         () => response.destroy(),
       )
       .finally(() => this.close())
+  }
+
+  stream(): Readable {
+    return this.#file.createReadStream({ ...this.#range, highWaterMark: PIECE_BYTES })
   }
 
   close(): void {

@@ -1,11 +1,17 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { AppError } from '../../core/errors.ts'
+import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { type FlatHeaders, flatOf, headerLines } from './headers.ts'
 
 /** Any thrown value as a client may see it: unexpected errors become `internal error`. */
 export const toAppError = (thrown: unknown): AppError =>
   thrown instanceof AppError ? thrown : new AppError('internal', 'internal error', { cause: thrown })
+
+/** A request that only reads has no outcome, whatever the server wrote on its behalf. */
+export const bodyFor = (method: string, error: AppError): unknown =>
+  (method === 'GET' || method === 'HEAD') && error.data && Object.hasOwn(error.data, 'outcome')
+    ? databaseUnavailable().toJSON()
+    : error.toJSON()
 
 /** The stack of an unexpected error, for the log. */
 export const stackOf = (thrown: unknown): string | undefined =>

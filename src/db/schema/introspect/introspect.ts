@@ -13,6 +13,8 @@ import { catalogueQuery, type ObjectSelection, objectsQuery } from './query.ts'
 import { tablesOf } from './table.ts'
 import { warningsOf } from './warnings.ts'
 
+/** The only table of ours in a snapshot. */
+const OBJECTS = 'svc.objects'
 const ATTEMPTS = 4
 const TIMEOUT_MS = 60_000
 
@@ -81,6 +83,8 @@ async function toSchema(
 ): Promise<Schema> {
   const types = new Map(catalog.types.map((type) => [type.key, typeFacts(type, catalog.extensions)]))
   const tables = await tablesOf(catalog, types)
+  const objects = tables.get(OBJECTS)
+  tables.delete(OBJECTS)
   const byOid = new Map([...tables.values()].map((table) => [table.oid, table]))
   const functions = catalog.functions.map((row) => functionOf(row, types, byOid))
   const extension = (extensionName: string) => {
@@ -89,6 +93,7 @@ async function toSchema(
   }
   return {
     tables,
+    objects,
     functions: groupBy(functions, (fn) => groupKey(fn.schema, fn.name)),
     schemas,
     postGIS: extension('postgis'),

@@ -219,8 +219,11 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     select c.oid, s.oid as namespace, s.name as schema, s.rank, c.relname as name, c.relkind as kind,
       c.relrowsecurity as rls, c.relhassubclass as parent, c.reloptions as options,
       coalesce(w.fdwhandler <> 0, false) as has_handler
-    from exposed s
-    join pg_catalog.pg_class c on c.relnamespace = s.oid
+    from (
+      select s.oid, s.name, s.rank from exposed s
+      union all select n.oid, n.nspname, null from pg_catalog.pg_namespace n where n.nspname = 'svc'
+    ) s
+    join pg_catalog.pg_class c on c.relnamespace = s.oid and (s.rank is not null or c.relname = 'objects')
     left join pg_catalog.pg_foreign_table f on f.ftrelid = c.oid
     left join pg_catalog.pg_foreign_server v on v.oid = f.ftserver
     left join pg_catalog.pg_foreign_data_wrapper w on w.oid = v.srvfdw

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { chownTo, type SystemAccount } from './account.ts'
 import { passwordFile } from './cluster.ts'
 import { readIfThere } from './process.ts'
+import { readRestored } from './restored.ts'
 
 const socketName = '.s.PGSQL.5432'
 /** sun_path holds 108 bytes on Linux and 104 on macOS. */
@@ -36,11 +37,15 @@ function shortDir(dataDir: string, account: SystemAccount): string {
 }
 
 /** `host` is a parameter, because `pg` and libpq take a socket folder there; the host name is ignored. */
-export const socketUrl = (dir: string): string =>
-  `postgres://postgres@localhost/postgres?host=${encodeURIComponent(dir)}`
+export const socketUrl = (dataDir: string, dir: string): string =>
+  `postgres://${superuser(dataDir)}@localhost/${databaseOf(dataDir)}?host=${encodeURIComponent(dir)}`
 
 export const tcpUrl = (dataDir: string, port: number): string =>
-  `postgres://postgres:${readIfThere(passwordFile(dataDir)) ?? ''}@127.0.0.1:${port}/postgres`
+  `postgres://${superuser(dataDir)}:${readIfThere(passwordFile(dataDir)) ?? ''}@127.0.0.1:${port}/${databaseOf(dataDir)}`
+
+/** A cluster that was restored from a database elsewhere keeps its names. */
+const superuser = (dataDir: string): string => encodeURIComponent(readRestored(dataDir)?.user ?? 'postgres')
+const databaseOf = (dataDir: string): string => encodeURIComponent(readRestored(dataDir)?.database ?? 'postgres')
 
 export async function freePort(): Promise<number> {
   const probe = createServer()

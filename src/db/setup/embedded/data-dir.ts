@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { reasonOf } from '../../../core/errors.ts'
 
@@ -12,4 +12,12 @@ export function makeDataDir(dir: string): void {
     // Another process may have created it meanwhile.
     if (!existsSync(dir)) throw new Error(`the directory ${dir} cannot be made: ${reasonOf(error)}`)
   }
+}
+
+/** Makes the entries of a directory survive a power cut. */
+export function syncFolderNow(folder: string): void {
+  if (process.platform === 'win32') return
+  const descriptor = openSync(folder, 'r')
+  fsyncSync(descriptor)
+  closeSync(descriptor)
 }

@@ -14,6 +14,7 @@ import {
   waitUntilReady,
 } from './postmaster.ts'
 import { hasCode } from './process.ts'
+import { requireWholeRestore } from './restored.ts'
 import { supervise } from './supervise.ts'
 
 export type EmbeddedOptions = {
@@ -23,6 +24,8 @@ export type EmbeddedOptions = {
   log(line: string): void
   /** More server settings, as `name: value` of postgresql.conf; an adopted PostgreSQL keeps its own. */
   settings?: Record<string, string>
+  /** It is a restore that runs it, to recover what it has unpacked. */
+  isRestoring?: true
 }
 
 export type Embedded = {
@@ -47,6 +50,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   let lock: DataLock | undefined
   try {
     lock = await lockDataDir(options.dataDir)
+    if (!options.isRestoring) requireWholeRestore(options.dataDir)
     return await run({ ...options, dataDir: realpathSync(options.dataDir) }, lock)
   } catch (error) {
     lock?.release()
@@ -86,7 +90,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
   if (current) log(`took over the running PostgreSQL ${binaries.version} (pid ${current.pid})`)
 
   return {
-    url: onTcp ? tcpUrl(dataDir, port) : socketUrl(socketDir),
+    url: onTcp ? tcpUrl(dataDir, port) : socketUrl(dataDir, socketDir),
     socketDir,
     get pid() {
       return postmaster.pid

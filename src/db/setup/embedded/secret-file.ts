@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, linkSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { syncFolderNow } from './data-dir.ts'
 import { hasCode, readIfThere } from './process.ts'
 
 /** A secret beside the cluster, not in it, so that a copy of the database alone decrypts nothing. */
@@ -26,7 +27,8 @@ export function rootSecretFile(dataDir: string): SecretFile {
       try {
         // Unlike a rename, a link never replaces the file of another process.
         linkSync(draft, file)
-        syncFolder(dataDir)
+        // Encrypted data depends on it.
+        syncFolderNow(dataDir)
       } catch (error) {
         if (!hasCode(error, 'EEXIST')) throw error
       } finally {
@@ -35,12 +37,4 @@ export function rootSecretFile(dataDir: string): SecretFile {
       return read() ?? secret
     },
   }
-}
-
-/** The directory entry must survive a power cut too, because encrypted data depends on it. */
-function syncFolder(folder: string): void {
-  if (process.platform === 'win32') return
-  const descriptor = openSync(folder, 'r')
-  fsyncSync(descriptor)
-  closeSync(descriptor)
 }

@@ -2,10 +2,14 @@ import { escapeHtml, htmlDocument } from '../../../http/html/document.ts'
 import { type Route, route } from '../../../http/route.ts'
 import type { IdentityDeps } from '../../../identity/deps.ts'
 
-type Deps = Pick<IdentityDeps, 'appName' | 'settings'> & { minPasswordLength: number; hasGrants: boolean }
+type Deps = Pick<IdentityDeps, 'appName' | 'settings'> & {
+  minPasswordLength: number
+  hasGrants: boolean
+  hasAgents: boolean
+}
 
 /** The page where users manage their account, through the public API only. */
-export const accountPageRoute = ({ appName, settings, minPasswordLength, hasGrants }: Deps): Route =>
+export const accountPageRoute = ({ appName, settings, minPasswordLength, hasGrants, hasAgents }: Deps): Route =>
   route('GET /account', {
     summary: 'Page where people look after their account',
     auth: 'none',
@@ -20,6 +24,7 @@ export const accountPageRoute = ({ appName, settings, minPasswordLength, hasGran
           passkeys: webauthn_enabled ? 'on' : 'off',
           totp: totp_enabled ? 'on' : 'off',
           grants: hasGrants ? 'on' : 'off',
+          agents: hasAgents ? 'on' : 'off',
           minPassword: String(minPasswordLength),
         },
       })

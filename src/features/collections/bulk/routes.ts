@@ -53,6 +53,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
     route(`GET /api/collections/{table}/export.${format}`, {
       summary: `Export the rows of a list as ${format.toUpperCase()}, streamed`,
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       limit: 'api',
@@ -84,6 +85,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
     route('POST /api/collections/{table}/import', {
       summary: 'Import rows of CSV, JSON or NDJSON, all or none',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',

@@ -1,13 +1,15 @@
 import { type AppError, badRequest } from '../../../core/errors.ts'
 import { isMissingFunction } from '../../../db/pg-errors.ts'
 import { fitsAnswer } from '../../../db/rows/answer-size.ts'
+import { keyJson, liveRows } from '../../../db/rows/live-query.ts'
 import { orderBy } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearColumn } from '../../../db/schema/did-you-mean.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
 import { withTables } from '../../../db/search/candidates.ts'
-import { COMMA, EMPTY, Ident, join, ROW, type Slots, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Slots, type Sql, sql } from '../../../db/sql.ts'
 import { branchesOf, rowsOf, totalOf } from './build.ts'
 import { type ListQuery, names, parseList, parseSort, type SortKey } from './parse.ts'
 import type { ListPlan } from './plan.ts'
@@ -68,8 +70,8 @@ const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
 
 const isNumeric = ({ baseType }: Column): boolean => /^(int[248]|float[48]|numeric)$/.test(baseType)
 
-/** The whole response in one statement. The groups are computed once, for the page and the total. */
-export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: TableView): Sql {
+/** The groups: a WITH, the columns of each, and its order. */
+function groupsOf(query: AggregateQuery, plan: ListPlan, target: TableView) {
   const groups = query.group.map((name) => groupOf(name, target))
   const aggregates = query.aggregates.map(({ fn, name }) => aggregateOf(fn, name, target))
   const outputs = [...groups, ...aggregates]
@@ -83,16 +85,34 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
           COMMA,
         )}`
       : EMPTY
-  const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map((_, i) => sql`${columnAt(i)}`)])
-  const { perPage, page, offset } = plan.window
-  const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined, isBounded: false }, sql`svc_groups`)
   const ways = branchesOf(plan)
   const made = sql`svc_groups as materialized (select ${join(select, COMMA)} from ${rowsOf(plan, ways)}${by})`
-  return sql`${withTables([...ways.tables, made])}
+  return {
+    outputs,
+    keys: groups.map((_, i) => sql`${columnAt(i)}`),
+    order: orderBy([...sortKeys(query.groupSort, outputs), ...groups.map((_, i) => sql`${columnAt(i)}`)]),
+    found: withTables([...ways.tables, made]),
+  }
+}
+
+/** The whole response in one statement. The groups are computed once, for the page and the total. */
+export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: TableView): Sql {
+  const { outputs, order, found } = groupsOf(query, plan, target)
+  const { perPage, page, offset } = plan.window
+  const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined, isBounded: false }, sql`svc_groups`)
+  return sql`${found}
     select pg_catalog.concat('{"items":[', (select case when ${fitsAnswer(sql`svc_page.item`)}
         then pg_catalog.string_agg(svc_page.item, ',') end from (
           select ${itemOf(outputs)} as item from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), ']',
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`
+}
+
+/** One row for each group, whose key is the array of its values. */
+export function buildLiveAggregate(query: AggregateQuery, plan: ListPlan, target: TableView, known: Slot): Sql {
+  const { outputs, keys, order, found } = groupsOf(query, plan, target)
+  const page = sql`select ${itemOf(outputs)} as j, ${keyJson(keys, true)} as k, null::text as p, null::text as o
+    from svc_groups${order} limit ${plan.window.perPage}::int8`
+  return sql`${found} ${liveRows(page, known, true)}`
 }
 
 const columnAt = (i: number): Ident => new Ident(`svc_c${i}`)
@@ -109,7 +129,12 @@ const itemOf = (outputs: readonly OutputColumn[]): Sql =>
 
 function groupOf(name: string, target: TableView): OutputColumn {
   const column = columnFor(target.table, name, target.viewer.role)
-  if (!column) throw badRequest(`unknown column "${name}" in group parameter`, 'unknown_column')
+  if (!column)
+    throw badRequest(
+      `unknown column "${name}" in group parameter`,
+      'unknown_column',
+      nearColumn(target.table, name, target.viewer),
+    )
   if (!isSortable(column) || column.isVector) {
     throw badRequest(`unsupported group column "${name}" with type "${column.type}"`)
   }
@@ -121,7 +146,10 @@ function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Ta
   const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
   if (!make) throw unknownFunction(fn)
   const column = columnFor(table, name ?? '', viewer.role)
-  if (!column) throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`, 'unknown_column')
+  if (!column) {
+    const near = nearColumn(table, name ?? '', viewer)
+    throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`, 'unknown_column', near)
+  }
   if ((fn === 'sum' || fn === 'avg') && !isNumeric(column)) {
     throw badRequest(`aggregate ${fn} requires a numeric column`)
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testDatabase } from '../../../../test/kit/database.ts'
 import { snapshotOf } from '../../../../test/kit/snapshot.ts'
-import { ANONYMOUS, asOwner, type Identity } from '../../../core/identity.ts'
+import { ANONYMOUS, asServer, type Identity } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
 import { openConnection } from '../../../db/protocol/driver.ts'
 import { SqlCache } from '../../../db/rows/sql-cache.ts'
@@ -123,7 +123,7 @@ test('writes of the same columns share one statement, made once, whoever writes 
   const place = placeOf('notes')
   const columnsOf = columnFinder(place.table)
   const known = new Counting()
-  const ana = asOwner('ana')
+  const ana = asServer('ana')
   const written = (body: Record<string, unknown>, who: Identity = ANONYMOUS) => ({
     columns: columnsOf(body),
     body: JSON.stringify(body),

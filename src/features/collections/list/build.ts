@@ -1,5 +1,7 @@
 import { boundedArray, partsInside, partsOfEach } from '../../../db/rows/answer-size.ts'
+import { keyText } from '../../../db/rows/change-logging.ts'
 import { keyIs } from '../../../db/rows/keys.ts'
+import { keyJson, liveRows } from '../../../db/rows/live-query.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { invalidFilter } from '../../../db/schema/filter/parse.ts'
@@ -7,7 +9,19 @@ import { relationsIn } from '../../../db/schema/filter/plan.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
 import { type CandidateBranches, candidateBranches, unionOf, withTables } from '../../../db/search/candidates.ts'
-import { AND, COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import {
+  AND,
+  COMMA,
+  EMPTY,
+  Ident,
+  integerLiteral,
+  join,
+  ROW,
+  type Slot,
+  type Sql,
+  slotAt,
+  sql,
+} from '../../../db/sql.ts'
 import { cutColumns } from './cut.ts'
 import type { PageWindow } from './parse.ts'
 import type { Expansion, ListPlan, Shape } from './plan.ts'
@@ -36,6 +50,23 @@ export function buildList(plan: ListPlan, schema: Schema): Sql {
     ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
   const { text, from } = totalOf(plan, rows)
   return sql`${head}, ${plan.skipTotal ? UNCOUNTED : text}, '}')${from}`
+}
+
+/**
+ * The rows of the page one by one, each with its key; see liveRows. What decides their order is part of their digests, so
+ * that rows which stay the same keep their order.
+ */
+export function buildLiveList(plan: ListPlan, schema: Schema, key: readonly Column[], known: Slot): Sql {
+  const { shape, window, stages, order: keys } = plan
+  requireFewRelations(plan, 1)
+  const { found, rows, order } = sourceOf(plan)
+  const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
+  const json = sql`(select pg_catalog.row_to_json(svc_shown.*)::text from (select ${select}) as svc_shown)`
+  const names = key.length > 0 ? keyJson(key.map(({ ident }) => sql`${ROW}.${ident}`)) : sql`null::text`
+  const sorted = keys.map(({ column }) => sql`${ROW}.${column.ident}`)
+  const place = sorted.length > 0 ? sql`row(${join(sorted, COMMA)})::text` : sql`null::text`
+  const page = sql`select ${json} as j, ${names} as k, ${keyText(key)} as p, ${place} as o from ${rows}${order}`
+  return sql`${found}${liveRows(windowOf(page, window), known, key.length > 0)}`
 }
 
 /** A short page of rows with one relation to one row is built without counting its bytes. */

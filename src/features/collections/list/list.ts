@@ -40,16 +40,22 @@ export type ListReader = {
   readonly sqlCache: SqlCache
   readonly listDeps: ListDeps
   readonly cursors: Cursors
+  /** Where a caller may read; undefined: there are no replicas. */
+  readonly from?: ReadFrom | undefined
 }
+
+export type ReadFrom = (call: Call, target: TableView) => Pick<Db, 'fly'>
 
 /** One page, by its number or by a cursor, as the JSON text of the answer. */
 export async function listRows(reader: ListReader, call: Call, target: TableView): Promise<Relayed> {
-  const { db, sqlCache, listDeps, cursors } = reader
+  const { sqlCache, listDeps, cursors } = reader
+  const db = reader.from ? reader.from(call, target) : reader.db
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
   const parse = (slots: Slots, estimate?: Estimate): ListQuery =>
     isByCursor ? parseCursor(query, slots, target, cursors, estimate) : parseList(query, slots, target, estimate)
-  const estimate = query['total'] === 'estimate' ? await estimateOf(db, call, target, parse, listDeps) : undefined
+  const estimate =
+    query['total'] === 'estimate' ? await estimateOf(reader.db, call, target, parse, listDeps) : undefined
   const { listQuery, statement } = isByCursor
     ? cursorStatement(reader, query, target, estimate)
     : listStatement(sqlCache, query, target, listDeps, estimate)
@@ -65,7 +71,7 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
 export async function listAggregates(
-  { db, sqlCache, listDeps }: ListReader,
+  { db, sqlCache, listDeps, from }: ListReader,
   call: Call,
   target: TableView,
 ): Promise<string> {
@@ -74,7 +80,8 @@ export async function listAggregates(
   const shape = `aggregate ${JSON.stringify(query)}`
   const statement = sqlCache.get(target, shape, () => buildAggregate(query, planList(query, target, listDeps), target))
   const options = { ...SLOW, signal: call.cancelSignal }
-  const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
+  const source = from ? from(call, target) : db
+  const text = await source.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
     throw explainAggregate(explainList(error, query))
   })
   return text ?? ''

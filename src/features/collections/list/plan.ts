@@ -1,6 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import { type Order, orderWithKey } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearColumn, nearRelation } from '../../../db/schema/did-you-mean.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
@@ -77,7 +78,12 @@ export function planRow({ fields, expand, cut }: RowQuery, target: TableView): S
   if (all.length === 0) throw new AppError('insufficient_privilege', 'insufficient permissions')
   const columns = fields?.map((name) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in fields parameter`, 'unknown_column')
+    if (!column)
+      throw badRequest(
+        `unknown column "${name}" in fields parameter`,
+        'unknown_column',
+        nearColumn(table, name, viewer),
+      )
     return column
   })
   return { table, columns: columns ?? all, expand: planExpand(expand, cut, target), cut }
@@ -92,7 +98,10 @@ function planExpand(
   const branches = new Map<string, { step: RelationStep; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
     const step = relationFor(schema, table, name, viewer.role)
-    if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation')
+    if (!step) {
+      const near = nearRelation(schema, table, name, viewer)
+      throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation', near)
+    }
     const key = step.relation.type === 'many-to-one' ? step.relation.fieldName : name
     const branch = branches.get(key) ?? { step, deeper: [] }
     branches.set(key, branch)
@@ -115,7 +124,8 @@ export function planOrder(sort: readonly SortKey[], target: TableView): Order[] 
   const { table, viewer } = target
   const keys = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
+    if (!column)
+      throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column', nearColumn(table, name, viewer))
     if (!isSortable(column))
       throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }

@@ -1,14 +1,11 @@
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { NewCredential } from './ceremony.ts'
+import type { NewCredential } from '../../../identity/webauthn/ceremony.ts'
+import type { NewChallenge } from '../../../identity/webauthn/challenge.ts'
 
 // Challenges
 
 /** Three bytes for four characters of base64url. */
 const ID_BYTES: Sql = sql`octet_length(c.credential_id) * 3 / 4`
-
-type ChallengeKind = 'enroll' | 'mfa' | 'login' | 'discover'
-
-export type NewChallenge = { id: string; kind: ChallengeKind; challenge: string; seconds: number }
 
 const values = (c: NewChallenge, userId: Sql): Sql => sql`
   insert into svc.webauthn_challenges (id, kind, user_id, challenge, expires_at)

@@ -47,6 +47,7 @@ export class ChannelRights {
     const isAsked = new Set(asked)
     return questions.map((question) => {
       if (removed.has(question.channel)) return 'removed'
+      if (who.kind === 'admin' && who.role === 'viewer' && question.kind === 'insert') return 'forbidden'
       return !isAsked.has(question) || allowed.has(question) ? 'allowed' : 'forbidden'
     })
   }

@@ -21,6 +21,7 @@ export function channelRoutes({
     route('POST /api/realtime/channels/{channel}', {
       summary: 'Send a message to the members of a channel',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       impersonable: true,
       limit: 'api',

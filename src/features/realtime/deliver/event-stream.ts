@@ -32,6 +32,7 @@ const EVENT_STREAM: FrameFormat = {
   expiring: (expiresAt) => Buffer.from(event('expiring', { expires_at: expiresAt })),
 }
 
+const END_OF_EVENT = Buffer.from('\n\n')
 const PING = Buffer.from(': ping\n\n')
 /** An id without data dispatches no event, it only moves the position from which the client would resume. */
 const pingAt = (position: Position): Buffer => Buffer.from(`: ping\nid: ${position}\n\n`)
@@ -51,13 +52,28 @@ export class EventStream extends RealtimeClient {
   }
 
   begin(position: Position): void {
+    const data = { clientId: randomUUID(), position }
+    this.#begin(event('connected', data, `id: ${position}\nretry: ${RETRY_MS}\n`))
+  }
+
+  /** The stream of a live list says nothing of itself. */
+  beginQuietly(): void {
+    this.#begin(`retry: ${RETRY_MS}\n\n`)
+  }
+
+  #begin(text: string): void {
     const response = this.#response
     response.socket?.setTimeout(0).setNoDelay(true)
     // The body ends with the connection, so events need no chunk around them and are the same bytes for all.
     response.useChunkedEncodingByDefault = false
     response.writeHead(200, STREAM_HEADERS)
-    const data = { clientId: randomUUID(), position }
-    response.write(event('connected', data, `id: ${position}\nretry: ${RETRY_MS}\n`))
+    response.write(text)
+  }
+
+  /** JSON without the brace that opens it. */
+  sendEvent(name: string, position: Position | undefined, fields: Buffer): void {
+    const id = position === undefined ? '' : `id: ${position}\n`
+    this.send(Buffer.concat([Buffer.from(`event: ${name}\n${id}data: {`), fields, END_OF_EVENT]))
   }
 
   override beat(position: Position | undefined): void {

@@ -6,7 +6,10 @@ import type { FrameFormat } from './client.ts'
 /** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
 export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
 
-const TYPES = ['auth', 'subscribe', 'unsubscribe', 'ping', 'join', 'send', 'presence', 'leave'] as const
+const TYPES = [
+  ...(['auth', 'subscribe', 'unsubscribe', 'ping', 'join', 'send', 'presence', 'leave'] as const),
+  ...(['live', 'unlive'] as const),
+] as const
 
 export type ClientMessage = {
   type: (typeof TYPES)[number]
@@ -45,6 +48,15 @@ export const subscribeFields = t.object({
   last_id: t.optional(t.string()),
 })
 
+const given = t.union(t.string(), t.number(), t.boolean(), t.array(t.string()))
+export const liveFields = t.object({
+  collection: t.string(),
+  query: t.optional(t.record(t.nullable(given))),
+  position: t.optional(t.nullable(t.string())),
+  keys: t.optional(t.boolean()),
+})
+export const unliveFields = t.object({ live: t.integer() })
+
 const TEXT = 0x1
 const PING = 0x9
 const PONG = 0xa
@@ -71,6 +83,7 @@ function frame(opcode: number, content: Buffer): Buffer {
 }
 
 export const messageFrame = (message: object): Buffer => frame(TEXT, Buffer.from(JSON.stringify(message)))
+export const textFrame = (content: Buffer): Buffer => frame(TEXT, content)
 export const PING_FRAME: Buffer = frame(PING, Buffer.alloc(0))
 export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 

@@ -31,10 +31,16 @@ export function interestOf(who: Identity, wanted: Wanted): Interest {
 /** The key of a table in Schema.tables. */
 export const interestKey = ({ schema, name }: { schema: string; name: string }): string => `${schema}.${name}`
 
+/** Whether a key that is limited to tables reaches this one; it reaches files by a storage scope. */
+export const mayHear = (schema: Schema, table: Table, viewer: Viewer, who: Identity): boolean =>
+  table === schema.objects ? who.kind !== 'key' || who.grant.files.read : isAllowed(schema, table, viewer)
+
 /** May this subscriber get changes of this table at all? A view's rows belong to tables whose policies cannot be asked. */
 export function listensTo(interest: Interest, key: string, table: Table | undefined, schema: Schema): boolean {
   if (!wants(interest.wanted, key)) return false
+  // Files are not among all tables: they are named.
+  if (table && table === schema.objects && !interest.wanted.tables.has(key)) return false
   if (interest.viewer.role === 'none') return true
   if (!table || table.kind === 'view' || table.kind === 'materialized_view') return false
-  return mayDo(table, interest.viewer.role, 'select') && isAllowed(schema, table, interest.viewer)
+  return mayDo(table, interest.viewer.role, 'select') && mayHear(schema, table, interest.viewer, interest.who)
 }

@@ -2,11 +2,12 @@ import { badRequest } from '../../../core/errors.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { findOrRefresh, findTable, mayDo } from '../../../db/schema/lookup.ts'
+import { nearTable } from '../../../db/schema/did-you-mean.ts'
+import { findOrRefresh, findStreamed, mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
-import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
+import { notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
 import { tryFilter } from './filter.ts'
-import { interestKey } from './interest.ts'
+import { interestKey, mayHear } from './interest.ts'
 import { boundedNames, EVERYTHING, type Wanted, wantedTables } from './wanted.ts'
 
 /** `tables` undefined = all that the caller may read. */
@@ -40,7 +41,7 @@ export class Tables {
   /** The keys of those of the tables that exist. */
   keysOf(names: readonly string[]): string[] {
     return names.flatMap((name) => {
-      const table = findTable(this.#deps.schema.read(), name)
+      const table = findStreamed(this.#deps.schema.read(), name)
       return table ? [interestKey(table)] : []
     })
   }
@@ -66,9 +67,10 @@ export class Tables {
     const viewer = viewerOf(who)
     const found: Table[] = []
     for (const name of boundedNames(names)) {
-      const table = await findOrRefresh(this.#deps.schema, (snapshot) => findTable(snapshot, name))
-      if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`, 'unknown_table')
-      if (!isAllowed(this.#deps.schema.read(), table, viewer)) throw notAllowed(table)
+      const table = await findOrRefresh(this.#deps.schema, (snapshot) => findStreamed(snapshot, name))
+      if (!table || !mayDo(table, viewer.role, 'select'))
+        throw badRequest(`unknown table: ${name}`, 'unknown_table', nearTable(this.#deps.schema.read(), name, viewer))
+      if (!mayHear(this.#deps.schema.read(), table, viewer, who)) throw notAllowed(table)
       found.push(table)
     }
     return found

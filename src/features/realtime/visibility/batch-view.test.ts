@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AppError, unavailable } from '../../../core/errors.ts'
-import { asOwner, type Identity } from '../../../core/identity.ts'
+import { asServer, type Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
-import { Ident, type Sql } from '../../../db/sql.ts'
+import { Ident, type Sql, sql as sqlOf } from '../../../db/sql.ts'
 import { type Interest, interestOf } from '../subscribe/interest.ts'
 import { EVERYTHING, wantedTables } from '../subscribe/wanted.ts'
 import { viewOf } from './batch-view.ts'
@@ -14,7 +14,7 @@ import { newShapeCache } from './shapes.ts'
 const user = (id: string): Identity => ({
   ...{ kind: 'user', id, email: '', aal: 'aal1', amr: [], sessionId: id, isAnonymous: false, expiresAt: 0 },
 })
-const ADMIN = asOwner('')
+const ADMIN = asServer('')
 const all = (id: string): Interest => interestOf(user(id), EVERYTHING)
 const on = (who: Identity, table: string, filter?: string): Interest =>
   interestOf(who, wantedTables([`public.${table}`], filter))
@@ -141,6 +141,7 @@ function database(changes: readonly Change[]) {
   }
   const deps = {
     db: { fly } as unknown as Db,
+    log: { imagesBetween: () => sqlOf`svc.images_between()` },
     filters,
     policies,
     shapes: newShapeCache(),

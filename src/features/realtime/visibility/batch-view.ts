@@ -3,7 +3,7 @@ import { getOrCreate } from '../../../core/get-or-create.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
-import { tableByOid } from '../../../db/schema/lookup.ts'
+import { streamedByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import type { Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
@@ -14,7 +14,16 @@ import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import { type SecurityDeps, type Viewing, visibleTo } from './row-security.ts'
 import { hasColumns, isCalled, type LoggedShape, type ShapeCache, type Shapes } from './shapes.ts'
 import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
-import { matchesOf, type NamesByShape, type Numbered, type Survey, shapesWith, surveyTables, whatStays } from './sql.ts'
+import {
+  type LoggedImages,
+  matchesOf,
+  type NamesByShape,
+  type Numbered,
+  type Survey,
+  shapesWith,
+  surveyTables,
+  whatStays,
+} from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
 
 /** What a subscriber is sent, or why PostgreSQL could not say. */
@@ -30,6 +39,7 @@ export type View = {
 
 export type ViewDeps = SecurityDeps & {
   filters: Pick<CallerQueue, 'run'>
+  log: LoggedImages
   shapes: ShapeCache
   schema: {
     read(): Schema
@@ -84,7 +94,7 @@ async function layOut(
   const laid = new Map<string, Laid>()
   const doubtful = new Set<number>()
   for (const [n, change] of changes.entries()) {
-    const table = tableByOid(schema, change.oid)
+    const table = streamedByOid(schema, change.oid)
     if (!table || table.schema !== change.schema || table.name !== change.name) doubtful.add(change.oid)
     // Not the key of another table that has the name of one that is gone.
     const key = table || !schema.tables.has(interestKey(change)) ? interestKey(table ?? change) : `.${change.name}`
@@ -96,7 +106,7 @@ async function layOut(
   const oids = new Set([...doubtful, ...heard.flatMap(({ table }) => table?.oid ?? [])])
   const { survey, shapes } = await lookUp(deps, [...oids], heard)
   for (const oid of oids) {
-    const [found, table] = [survey[oid], tableByOid(schema, oid)]
+    const [found, table] = [survey[oid], streamedByOid(schema, oid)]
     // A table that is gone is judged by none.
     const isKnown =
       found === undefined || (table && isCalled(table, found) && (mayHaveOtherColumns || hasColumns(table, found)))
@@ -110,7 +120,13 @@ async function layOut(
   for (const one of heard) {
     const { table, items } = one
     const security = table && survey[table.oid]
-    if (security) one.changes = tableChanges({ schema, table }, items, security, { db: deps.db, shapes, onUnreadable })
+    if (security)
+      one.changes = tableChanges({ schema, table }, items, security, {
+        db: deps.db,
+        log: deps.log,
+        shapes,
+        onUnreadable,
+      })
   }
   return new BatchView(deps, schema, laid)
 }
@@ -252,7 +268,8 @@ class BatchView implements View {
     const names = cutOf(of, viewer)
     if (!table || names.size === 0) return undefined
     return getOrCreate(this.#cut, `${viewer.role} ${key}`, async () => {
-      const text = (await this.#deps.db.fly(SYSTEM, whatStays(table, items, names))) ?? '[]'
+      const { db, log } = this.#deps
+      const text = (await db.fly(SYSTEM, whatStays(log, table, items, names))) ?? '[]'
       const found = JSON.parse(text) as [number, string | null, string][]
       return new Map(found.map(([n, full, key]) => [n, { full, key }]))
     })

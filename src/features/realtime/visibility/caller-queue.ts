@@ -10,7 +10,7 @@ export const QUICK_MS = 500
 const SLOW_MS = 5_000
 /** The part of one connection's time that the questions of one payer may take, with room for a burst. */
 const ROOM_MS = 2_000
-export const SHARES = { filters: 0.1, policies: 0.25 } as const
+export const SHARES = { filters: 0.1, policies: 0.25, live: 0.25 } as const
 /** The cost of a question that hit its time limit. */
 const TIMED_OUT_MS = 2 * ROOM_MS
 /** After an expensive question its payer rests for three times as long: its own events are late, no other's. */

@@ -1,6 +1,5 @@
 import { CALLER_SETTINGS, type DatabaseSession } from '../../../core/identity.ts'
-import { type Change, idOf } from '../../../db/changes/log.ts'
-import { changesBetween } from '../../../db/changes/sql.ts'
+import { type Change, type ChangeLog, idOf } from '../../../db/changes/log.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableInSchema } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
@@ -107,22 +106,25 @@ function renamed(image: Sql, names: NamesByShape): Sql {
     ) else ${image} end`
 }
 
+export type LoggedImages = Pick<ChangeLog, 'imagesBetween'>
+
 /** A change and its number in the batch. */
 export type Numbered = { readonly n: number; readonly change: Change }
 
 /** Changes `c` of a table as the log holds them, and their numbers `i.n`. The items are in the order of the log. */
-function logged(table: Table, items: readonly Numbered[]): Sql {
+function logged(log: LoggedImages, table: Table, items: readonly Numbered[]): Sql {
   const ids = items.map(({ change }) => idOf(change))
   const numbers = sql`pg_catalog.unnest(${items.map(({ n }) => n)}::int[]), pg_catalog.unnest(${ids}::bigint[])`
-  const between = changesBetween(ids[0] ?? '0', ids.at(-1) ?? '0', table)
-  return sql`rows from (${numbers}) as i(n, id) join (${between}) c on c.id = i.id`
+  const between = log.imagesBetween(ids[0] ?? '0', ids.at(-1) ?? '0', table)
+  return sql`rows from (${numbers}) as i(n, id) join ${between} c on c.id = i.id`
 }
 
 /**
  * The images of a table's changes as rows, made once instead of once per subscriber. They are taken from the log itself: the
- * old ones are of no other use here. Under the server's own role, on the search path of requests.
+ * old ones are of no other use here. Under a login that reads all rows, on the search path of requests.
  */
 export const imagesOf = (
+  log: LoggedImages,
   at: TableInSchema,
   asked: readonly string[],
   items: readonly Numbered[],
@@ -137,7 +139,7 @@ export const imagesOf = (
   with svc_item as materialized (
     select i.n as svc_n, case when c.action <> 'delete' then ${renamed(sql`c.record`, names)} end as r,
       ${renamed(sql`c.old_record`, names)} as o
-    from ${logged(table, items)}
+    from ${logged(log, table, items)}
   ), svc_new as materialized (
     select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
@@ -204,6 +206,6 @@ export const theTime: Sql = sql`select ${MILLISECONDS}`
 export const planOnce: Sql = sql`select set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 /** What stays of the records and keys, as a JSON array of [n, record, key]. */
-export const whatStays = (table: Table, items: readonly Numbered[], names: NamesByShape): Sql => sql`
+export const whatStays = (log: LoggedImages, table: Table, items: readonly Numbered[], names: NamesByShape): Sql => sql`
   select coalesce(json_agg(json_build_array(i.n, (${renamed(sql`c.record`, names)})::text, (${renamed(sql`c.pk`, names)})::text)), '[]')::text
-  from ${logged(table, items)}`
+  from ${logged(log, table, items)}`

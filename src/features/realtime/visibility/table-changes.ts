@@ -1,17 +1,23 @@
 import { AppError, hasStatus } from '../../../core/errors.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
-import { asOwner, type DatabaseRole } from '../../../core/identity.ts'
+import { type DatabaseRole, ON_DATA } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableInSchema } from '../../../db/schema/row-image.ts'
 import { type Shapes, staying } from './shapes.ts'
-import { type Images, imagesOf, type NamesByShape, NO_ROWS, type Numbered, type RowImages, type Survey } from './sql.ts'
+import {
+  type Images,
+  imagesOf,
+  type LoggedImages,
+  type NamesByShape,
+  NO_ROWS,
+  type Numbered,
+  type RowImages,
+  type Survey,
+} from './sql.ts'
 
 /** How PostgreSQL is asked about changes. */
 export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
-
-/** The server's own role on the search path of requests: keys may be of an extension's type. */
-const SERVER = asOwner('')
 
 /** The changes of one table in a page, and its rights and row security as they are now. */
 export type TableChanges = TableInSchema & {
@@ -27,11 +33,18 @@ export type TableChanges = TableInSchema & {
 /** The database is away or out of connections: the answer is unknown. All other failures would happen again. */
 export const isTransient = (error: unknown): boolean => hasStatus(error, 503)
 
+type Deps = {
+  db: Db
+  log: LoggedImages
+  shapes: Shapes
+  onUnreadable: (change: Change, error: unknown) => void
+}
+
 export function tableChanges(
   at: TableInSchema,
   items: readonly Numbered[],
   security: Survey[string],
-  { db, shapes, onUnreadable }: { db: Db; shapes: Shapes; onUnreadable: (change: Change, error: unknown) => void },
+  { db, log, shapes, onUnreadable }: Deps,
 ): TableChanges {
   let images: Promise<Images> | undefined
   const shapesHere = new Set(items.map(({ change }) => change.shape))
@@ -47,7 +60,7 @@ export function tableChanges(
   async function readImages(items: readonly Numbered[]): Promise<Images> {
     try {
       return JSON.parse(
-        (await db.fly(SERVER, imagesOf(at, security.asked, items, namesFor('none')), CHECK)) ?? '{}',
+        (await db.fly(ON_DATA, imagesOf(log, at, security.asked, items, namesFor('none')), CHECK)) ?? '{}',
       ) as Images
     } catch (error) {
       if (!(error instanceof AppError) || isTransient(error)) throw error

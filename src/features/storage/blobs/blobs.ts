@@ -4,8 +4,10 @@ import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { ObservedMessage } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
+import { isBackupUnderWay } from '../../../db/backup/running.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
+import type { Sql } from '../../../db/sql.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 import { forgetBlobs, unknownBlobs } from './sql.ts'
@@ -15,7 +17,18 @@ const REMOVE = 'blobs.remove'
 /** Longer than any transaction lives after its connection was lost. */
 const SETTLE_MS = 300_000
 
-type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
+/** A backup under way may have their rows. */
+const RETRY_SECONDS = 60
+
+type Deps = {
+  db: Db
+  store: Store
+  queue: Queue
+  observe: Observe
+  /** How long bytes outlive their rows, for backups that have the rows. */
+  keepSeconds: number
+}
+type Removal = { ids: string[]; isLate?: true }
 
 /**
  * Stored bytes and their rows: bytes are durable before their row is committed, and are removed after it is deleted.
@@ -34,9 +47,9 @@ export class Blobs {
   start(): void {
     const { store, queue } = this.#deps
     store.start?.()
-    queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, async ({ payload }) => {
-      await this.#remove((payload as { ids: string[] }).ids)
-    })
+    queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, ({ payload }) =>
+      this.#removeWhenDue(payload as Removal),
+    )
     const sweep = (): void => {
       store.removeUnfinished().catch((error: unknown) => this.#report('unfinished uploads not removed', error))
       this.#removeUnkept().catch((error: unknown) => this.#report('upload not discarded', error))
@@ -96,6 +109,16 @@ export class Blobs {
     const unkept = await this.#deps.db.rows<{ id: string }>(SYSTEM, unknownBlobs(due))
     for (const id of due) this.#unsettled.delete(id)
     for (const { id } of unkept) await this.#deps.store.remove(id)
+  }
+
+  /** Resolves to a statement that queues the removal for later. */
+  async #removeWhenDue({ ids, isLate }: Removal): Promise<Sql | undefined> {
+    const { db, queue, keepSeconds } = this.#deps
+    const later: Removal = { ids, isLate: true }
+    if (keepSeconds > 0 && !isLate) return queue.push(REMOVE, later, { delaySeconds: keepSeconds })
+    if ((await db.run(SYSTEM, isBackupUnderWay)) > 0) return queue.push(REMOVE, later, { delaySeconds: RETRY_SECONDS })
+    await this.#remove(ids)
+    return undefined
   }
 
   async #remove(ids: readonly string[]): Promise<void> {

@@ -71,6 +71,11 @@ export class LocalStore implements Store {
     return file && new FileSource(file, range)
   }
 
+  async bytes(id: string): Promise<Readable | undefined> {
+    const file = await open(join(this.#directoryOf(id), id)).catch(ignoreMissing)
+    return file?.createReadStream({ highWaterMark: WRITE_BUFFER })
+  }
+
   async remove(id: string): Promise<void> {
     await unlink(join(this.#directoryOf(id), id)).catch(ignoreMissing)
   }

@@ -60,12 +60,21 @@ export class S3Store implements Store {
   }
 
   async read(id: string, { start, end }: ByteRange): Promise<ByteSource | undefined> {
+    const body = await this.#body(id, { Range: `bytes=${start}-${end}` })
+    return body && new StreamSource(body)
+  }
+
+  bytes(id: string): Promise<Readable | undefined> {
+    return this.#body(id, {})
+  }
+
+  async #body(id: string, range: { Range?: string }): Promise<Readable | undefined> {
     const { client, sdk } = await this.#load()
     try {
       const { Body } = await client.send(
-        new sdk.GetObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id), Range: `bytes=${start}-${end}` }),
+        new sdk.GetObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id), ...range }),
       )
-      return new StreamSource(Body as Readable)
+      return Body as Readable
     } catch (error) {
       if (error instanceof sdk.NoSuchKey) return undefined
       throw error

@@ -15,6 +15,8 @@ export interface Store {
   write(id: string, source: Readable): Promise<void>
   /** Undefined if there is no such blob. */
   read(id: string, range: ByteRange): Promise<ByteSource | undefined>
+  /** All bytes, for the server's own use; undefined if there is no such blob. */
+  bytes(id: string): Promise<Readable | undefined>
   /** Succeeds also if there is no such blob. */
   remove(id: string): Promise<void>
   /** All stored blobs. */

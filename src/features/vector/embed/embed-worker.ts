@@ -1,5 +1,5 @@
 import { reasonOf } from '../../../core/errors.ts'
-import { SYSTEM } from '../../../core/identity.ts'
+import { ON_DATA, SYSTEM } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import { isBadRow } from '../../../db/pg-errors.ts'
@@ -7,7 +7,7 @@ import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
-import { Ident, type Sql } from '../../../db/sql.ts'
+import type { Sql } from '../../../db/sql.ts'
 import { type EmbeddingProvider, NO_PROVIDER, RefusedText } from '../embedding/provider.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
 import * as q from './sql.ts'
@@ -95,10 +95,9 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
 
   /** Rows that do not take their vector, such as numbers too large for the column, are found by writing each alone. */
   async function write(target: q.EmbeddingTarget, rows: readonly Row[]): Promise<q.EmbeddingProgress> {
-    const path = schema.read().schemas.map((name) => new Ident(name).quoted)
     try {
-      const statements: [Sql, Sql] = [q.writingSession(path.join()), q.writeVectors(target, rows)]
-      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, statements, { kind: 'slow' })
+      const statements: [Sql, Sql] = [q.ownWrite, q.writeVectors(target, rows)]
+      const made = await db.rows<{ isFilled: boolean }>(ON_DATA, statements, { kind: 'slow' })
       return { embedded: made.filter(({ isFilled }) => isFilled).length, refused: 0 }
     } catch (error) {
       if (!isBadRow(error)) throw error
@@ -124,7 +123,7 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
       embedded = 0
       for (let position = FIRST_POSITION; ; ) {
         if (signal.aborted) throw new Error('interrupted')
-        const found = await db.rows<q.EmbeddingSource>(SYSTEM, q.rowsAfter(target, position), { kind: 'slow' })
+        const found = await db.rows<q.EmbeddingSource>(ON_DATA, q.rowsAfter(target, position), { kind: 'slow' })
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
@@ -141,7 +140,7 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
       if (!provider) throw new RetryIn(LONGEST_WAIT_SECONDS, NO_PROVIDER)
       const target = await targetOf(embedding)
       if (!keys) return await fillAll(id, target, provider, signal)
-      await fill(id, target, await db.rows<q.EmbeddingSource>(SYSTEM, q.rowsByKey(target, keys)), provider)
+      await fill(id, target, await db.rows<q.EmbeddingSource>(ON_DATA, q.rowsByKey(target, keys)), provider)
     } catch (error) {
       if (!signal.aborted) await db.run(SYSTEM, q.recordFailure(id, reasonOf(error)))
       throw error

@@ -52,9 +52,8 @@ const CHUNK = 50
 /** The request id of the worker's own writes in the log, which only the server can have as the actor `system`. */
 const OWN_WRITE = 'embedding'
 
-/** For the flight that writes vectors. The operator's triggers need the search path of requests. */
-export const writingSession = (searchPath: string): Sql => sql`
-  select pg_catalog.set_config('search_path', ${searchPath}, true), pg_catalog.set_config('svc.request_id', ${OWN_WRITE}, true)`
+/** For the flight that writes vectors. */
+export const ownWrite: Sql = sql`select pg_catalog.set_config('svc.request_id', ${OWN_WRITE}, true)`
 
 /**
  * The rows of the reader's batch that need a vector: those without one, and those whose text changed while the vector did

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { randomToken } from '../../../core/secret.ts'
+import { randomToken } from '../../core/secret.ts'
 import { ready } from './ceremony.ts'
 import { ALGORITHMS } from './public-key.ts'
 import type { RelyingParty } from './relying-party.ts'
-import type { NewChallenge } from './sql.ts'
+
+export type ChallengeKind = 'enroll' | 'mfa' | 'login' | 'discover'
+export type NewChallenge = { id: string; kind: ChallengeKind; challenge: string; seconds: number }
 
 /** Lifetime of a challenge. */
 const SECONDS = 300

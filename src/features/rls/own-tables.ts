@@ -4,8 +4,17 @@ import type { Privilege, Table } from '../../db/schema/snapshot.ts'
 import { Ident, sql } from '../../db/sql.ts'
 
 /** No table of the API: its policies say who may join channels (SELECT) and send to them (INSERT). */
-export const isChannels = (schema: string, name: string): boolean => schema === 'svc' && name === 'channels'
 export const CHANNELS = 'svc.channels'
+/** Nor is this: its policies say who may do what with files, in buckets whose access is `policies`. */
+export const FILES = 'svc.objects'
+
+const OWN: ReadonlySet<string> = new Set([CHANNELS, FILES])
+/** Tables of ours that take policies of the operator. */
+export const isOwnTable = (schema: string, name: string): boolean => OWN.has(`${schema}.${name}`)
+
+/** Of ours: it keeps policies from opening other buckets. */
+export const isOwnPolicy = (schema: string, table: string, policy: string): boolean =>
+  `${schema}.${table}` === FILES && policy === 'policies_buckets_only'
 
 const ALL: ReadonlySet<Privilege> = new Set(['select', 'insert', 'update', 'delete'])
 

@@ -1,4 +1,4 @@
-import { reasonOf } from '../../../core/errors.ts'
+import { reasonOf } from '../../core/errors.ts'
 import { ALGORITHMS, assertSoundKey } from './public-key.ts'
 import type { RelyingParty } from './relying-party.ts'
 import { type Assertion, type Attestation, MAX_CREDENTIAL_ID } from './response.ts'

@@ -1,5 +1,5 @@
 import type { Observe } from '../../core/observe.ts'
-import type { OnRefused } from './webauthn/ceremony.ts'
+import type { OnRefused } from './ceremony.ts'
 
 const EVERY_MS = 60_000
 

@@ -1,0 +1,51 @@
+import type { Config } from '../config/config.ts'
+import { version } from '../core/version.ts'
+import { DryRuns } from '../db/history/dry-run.ts'
+import { Confirmations } from '../features/agents/confirm.ts'
+import { GuardedWrites } from '../features/agents/guarded-write.ts'
+import { Marks } from '../features/agents/marks.ts'
+import { createAgents } from '../features/agents/routes.ts'
+import { ToolRoutes } from '../features/agents/tool-call.ts'
+import { Tools } from '../features/agents/tools.ts'
+import { Trail } from '../features/agents/trail.ts'
+import { Writes } from '../features/agents/writes.ts'
+import type { DataGroup } from './data.ts'
+import type { IdentityGroup } from './identity.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import type { Platform } from './platform.ts'
+
+/** Agents: the routes of data on connections of their own, and writes that are looked at before they are committed. */
+export async function createAgentsGroup(
+  config: Config,
+  platform: Platform,
+  identity: IdentityGroup,
+  data: DataGroup,
+  lifecycle: Lifecycle,
+) {
+  const { db: own, schema, changeLog, logKey: key, publicUrl, observe } = platform
+  const db = config.agents.enabled ? lifecycle.own(await platform.openAgentPool()) : own
+  const expected = new GuardedWrites()
+  const routes = new ToolRoutes(data.routesOn(db, expected))
+  const marks = new Marks(own)
+  const hasQuarantine = config.agents.quarantine
+  const dryRuns = new DryRuns({ db, schema, key })
+  const confirmations = new Confirmations(identity.keyFor('agents'))
+  const writes = new Writes({
+    ...{ db, own, schema, key, dryRuns, routes, expected, confirmations, marks, hasQuarantine },
+    log: changeLog,
+  })
+  const publicBaseUrl = (): string => publicUrl.get()
+  const origins = new Set(config.server.cors_origins)
+  const agents = createAgents({
+    ...{ own, schema, routes, writes, marks, hasQuarantine, publicBaseUrl, version },
+    tools: new Tools(routes.at('GET /api/collections/{table}')),
+    trail: new Trail(own, observe),
+    appName: config.server.app_name,
+    accountUrl: () => `${publicBaseUrl()}/account`,
+    identify: identity.identifyAgent,
+    allowsOrigin: (origin) => origins.has('*') || origins.has(origin),
+    isEnabled: config.agents.enabled,
+    hasOAuthServer: config.auth.oauth_provider.enabled,
+  })
+  return { features: [agents] }
+}

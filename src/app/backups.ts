@@ -1,0 +1,83 @@
+import type { Config } from '../config/config.ts'
+import { reasonOf } from '../core/errors.ts'
+import { takeBackup } from '../db/backup/take-backup.ts'
+import { verifyBackup } from '../db/backup/verify.ts'
+import { createBackups } from '../features/backups/routes.ts'
+import type { Jobs } from '../features/jobs/routes.ts'
+import { timesOf } from '../features/jobs/scheduler.ts'
+import type { Store } from '../features/storage/blobs/store.ts'
+import { blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from './backup-settings.ts'
+import type { IdentityGroup } from './identity.ts'
+import type { Platform } from './platform.ts'
+
+const DAY = 86_400
+const HOUR = 3600
+
+/** Backups by the server: routes, jobs and schedules. */
+export function createBackupGroup(
+  config: Config,
+  { db, observe, metrics, isDrill, directUrl }: Platform,
+  { rootSecret }: IdentityGroup,
+  { jobs, store }: { jobs: Jobs; store: Store },
+) {
+  const { to, schedule, verify, keep } = config.backup
+  const isOn = to !== '' && !isDrill
+  if (isOn) requireSafeTarget(config, to)
+  const target = isOn ? openBackupTarget(config, to) : undefined
+  const seals = sealsOf(config, rootSecret)
+  const backups = createBackups({
+    db,
+    backups: target && {
+      db,
+      observe,
+      metrics,
+      target,
+      seals,
+      keep,
+      take: ({ copiesRemoteFiles, ...more }) =>
+        takeBackup({
+          url: directUrl(),
+          target,
+          seals,
+          blobs: blobSourceOf(config, store),
+          copiesRemoteFiles,
+          rootSecret,
+          archive: null,
+          ...more,
+        }),
+      verify: (backup, { signal, log }) =>
+        verifyBackup({
+          target,
+          seals,
+          backup,
+          scratchIn: config.data_dir,
+          binDir: config.database.embedded_bin_dir,
+          signal,
+          say: log,
+        }),
+    },
+    refusal: isDrill ? 'this server is a drill: it takes no backups' : 'no backup target: set backup.to',
+    schedules: { backup: schedule, verify },
+    queueJobs: jobs.queueEach,
+    wakeJobs: jobs.wake,
+    keepSchedule: jobs.keepSchedule,
+  })
+  return { backups, features: [backups] }
+}
+
+/**
+ * How long the bytes of removed files are kept while backups are on: the time between two of them, so that a backup that has
+ * the row of a file finds its bytes.
+ */
+export function keptBlobSeconds({ backup }: Config, isDrill: boolean): number {
+  if (backup.to === '' || isDrill) return 0
+  if (backup.schedule === '') return DAY
+  try {
+    const times = timesOf(backup.schedule, 'UTC')
+    const first = times.next(new Date())
+    const second = first && times.next(first)
+    return second ? Math.max(HOUR, (second.getTime() - first.getTime()) / 1000) : DAY
+  } catch (error) {
+    throw new Error(`invalid value for backup.schedule: ${reasonOf(error)}`)
+  }
+}

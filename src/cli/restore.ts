@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs'
+import { openBackupTarget, sealsOf } from '../app/backup-settings.ts'
+import type { Config } from '../config/config.ts'
+import { type RestoreResult, restoreBackup } from '../db/backup/restore/restore.ts'
+import { chooseBackup } from '../db/backup/stored/choose.ts'
+import { readRestored, writeRestored } from '../db/setup/embedded/restored.ts'
+import { backupTargetOf, megabytes } from './backup.ts'
+import { type Context, UsageError } from './command/command.ts'
+
+const USAGE = 'usage: svc restore --from DIR | s3://bucket/prefix [ID] [--at TIME | --before REQUEST_ID] --data-dir NEW'
+
+/** Restores a backup into an empty data directory. */
+export async function restore(context: Context): Promise<number> {
+  const { config } = context.config()
+  const [id, ...more] = context.args
+  if (more.length > 0) throw new UsageError(USAGE)
+  const target = openBackupTarget(config, backupTargetOf(context, config, 'from'))
+  const rootSecret = givenSecret(context, config)
+  try {
+    const seals = sealsOf(config, rootSecret)
+    const backup = await chooseBackup(target, seals, { id })
+    const result = await restoreBackup({
+      target,
+      seals,
+      backup,
+      recovery: { kind: 'end' },
+      dataDir: config.data_dir,
+      binDir: config.database.embedded_bin_dir,
+      rootSecret,
+      takeOver: context.flag('take-over') === true,
+      say: context.json ? () => {} : context.print,
+    })
+    context.print(context.json ? JSON.stringify(result) : describe(result, config))
+    return 0
+  } finally {
+    target.close()
+  }
+}
+
+function describe({ backup, reached, files, drill }: RestoreResult, { data_dir: dataDir }: Config): string {
+  const until = reached.at === null ? '' : `, last transaction at ${reached.at}`
+  return [
+    `restored backup ${backup} into ${dataDir}: up to ${reached.lsn ?? 'its end'}${until}`,
+    ...(files.count > 0 ? [`${files.count} files (${megabytes(files.bytes)}) in ${dataDir}/storage`] : []),
+    ...(files.missing > 0 ? [`${files.missing} files are not in the backup target`] : []),
+    ...(drill
+      ? [
+          'It is a drill: a server on it sends nothing, removes no file and takes no backup.',
+          `To make it the server: svc restore take-over --data-dir ${dataDir}`,
+        ]
+      : []),
+  ].join('\n')
+}
+
+/** From now on a restored server works as any other. */
+export async function takeOver(context: Context): Promise<number> {
+  const { config } = context.config()
+  const restored = readRestored(config.data_dir)
+  if (!restored) throw new Error(`${config.data_dir} was not made by svc restore`)
+  writeRestored(config.data_dir, { ...restored, drill: false })
+  const text = restored.drill
+    ? `${config.data_dir} is no drill any more; restart its server`
+    : `${config.data_dir} was taken over before`
+  context.print(context.json ? JSON.stringify({ drill: false }) : text)
+  return 0
+}
+
+/** Of a file, or as configured. */
+function givenSecret(context: Context, config: Config): string | undefined {
+  const file = context.flag('root-secret')
+  if (typeof file !== 'string') return config.auth.jwt_secret || undefined
+  try {
+    return readFileSync(file, 'utf8').trim() || undefined
+  } catch (error) {
+    throw new Error(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
+  }
+}

@@ -1,0 +1,78 @@
+import { StoredBackup } from './restore/check.ts'
+import { BlobCopies, SHARDS } from './stored/files.ts'
+import { type BackupDetails, listBackups, objectOf } from './stored/records.ts'
+import type { Seals } from './stored/seal.ts'
+import { DiskTarget } from './target/disk-target.ts'
+import type { BackupTarget } from './target/target.ts'
+
+export type Pruned = { backups: string[]; files: number; segments: number }
+
+/** Failed ones stay in the list for a while, so that people see them. */
+const FAILED_KEPT_MS = 7 * 86_400_000
+/** A clock of another machine, and copies that a backup under way has made already. */
+const MARGIN_MS = 86_400_000
+
+/** Removes what is in none of the `keep` newest good backups; without a good one nothing goes. */
+export async function pruneBackups(target: BackupTarget, seals: Seals, keep: number): Promise<Pruned> {
+  if (target instanceof DiskTarget) await target.removeDrafts()
+  const all = await listBackups(target, seals)
+  const good = all.filter(({ state }) => state === 'good')
+  const kept = new Set(good.slice(-keep))
+  const [oldest] = kept
+  if (!oldest) return { backups: [], files: 0, segments: 0 }
+  const isOld = ({ started_at }: BackupDetails): boolean =>
+    started_at < oldest.started_at || Date.now() - Date.parse(started_at) > FAILED_KEPT_MS
+  const leaving = all.filter((one) => one.state !== 'running' && !kept.has(one) && (one.state === 'good' || isOld(one)))
+  for (const one of leaving) await removeBackup(target, one.id)
+  return {
+    backups: leaving.map(({ id }) => id),
+    files: await pruneBlobs(target, seals, [...kept], oldest),
+    segments: 0,
+  }
+}
+
+/** `done` goes first: what is half removed is no longer good. */
+export async function removeBackup(target: BackupTarget, id: string): Promise<void> {
+  await target.remove(objectOf(id, 'done'))
+  const names: string[] = []
+  for await (const { name } of target.list(`backups/${id}/`)) names.push(name)
+  for (const name of names) await target.remove(name)
+}
+
+/**
+ * A blob is needed by the backups that list it, and by moments after the oldest one while an archive is kept: those that came to the
+ * target since.
+ */
+async function pruneBlobs(
+  target: BackupTarget,
+  seals: Seals,
+  kept: readonly BackupDetails[],
+  oldest: BackupDetails,
+): Promise<number> {
+  const copies = new BlobCopies(target, seals)
+  const since = Date.parse(oldest.started_at) - MARGIN_MS
+  const listed = new Set<string>()
+  for (const one of kept) {
+    for await (const id of listedBlobs(new StoredBackup(one, target, seals))) listed.add(id)
+  }
+  let removed = 0
+  for (const shard of SHARDS) {
+    for (const [id, { modifiedAt }] of await copies.present(shard)) {
+      if (listed.has(id) || modifiedAt >= since) continue
+      await copies.remove(id)
+      removed++
+    }
+  }
+  return removed
+}
+
+/** Ids of a backup's files; a line is `id size sha256`. */
+export async function* listedBlobs(stored: StoredBackup): AsyncGenerator<string> {
+  if (!stored.details.objects.includes('files')) return
+  let rest = ''
+  for await (const part of stored.open('files')) {
+    const lines = (rest + part.toString('latin1')).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) yield line.slice(0, 36)
+  }
+}

@@ -1,0 +1,113 @@
+import { readdirSync, rmSync, statSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { openConnection } from '../../protocol/driver.ts'
+import { accountFor } from '../../setup/embedded/account.ts'
+import { findBinaries } from '../../setup/embedded/binaries.ts'
+import { makeDataDir } from '../../setup/embedded/data-dir.ts'
+import type { Embedded } from '../../setup/embedded/embedded.ts'
+import { markRestoring, unmarkRestoring, writeRestored } from '../../setup/embedded/restored.ts'
+import { rootSecretFile } from '../../setup/embedded/secret-file.ts'
+import { BlobCopies } from '../stored/files.ts'
+import type { BackupDetails } from '../stored/records.ts'
+import type { Seals } from '../stored/seal.ts'
+import type { BackupTarget } from '../target/target.ts'
+import { type RestoredBlobs, restoreBlobs } from './blobs.ts'
+import { StoredBackup } from './check.ts'
+import { configureCluster, type RecoveryTarget } from './configuration.ts'
+import { type Reached, recoverCluster } from './recover.ts'
+
+/** Why a restore is refused; the directory is as it was. */
+export class RestoreRefused extends Error {}
+
+export type RestoreOptions = {
+  target: BackupTarget
+  seals: Seals
+  backup: BackupDetails
+  recovery: RecoveryTarget
+  dataDir: string
+  binDir: string
+  /** Of the operator; a backup with passphrase has its own. */
+  rootSecret: string | undefined
+  takeOver: boolean
+  say: (line: string) => void
+}
+
+export type RestoreResult = { backup: string; reached: Reached; files: RestoredBlobs; drill: boolean }
+
+/** Restores into an empty directory, or leaves it as it was. */
+export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
+  const { backup, dataDir, binDir, seals, target, say } = options
+  const isNew = requireEmpty(dataDir)
+  const stored = new StoredBackup(backup, target, seals)
+  requireMajor(backup, dataDir, binDir)
+  say(`checking the seals of backup ${backup.id}`)
+  const manifest = await stored.check()
+  const rootSecret = (await stored.rootSecret()) ?? options.rootSecret
+  if (rootSecret === undefined)
+    throw new RestoreRefused('the root secret is not in this backup: give --root-secret FILE')
+  makeDataDir(dataDir)
+  markRestoring(dataDir)
+  try {
+    const clusterDir = join(dataDir, 'postgres')
+    await mkdir(clusterDir, { mode: 0o700 })
+    say('unpacking the database')
+    await stored.unpack(manifest, clusterDir)
+    configureCluster(clusterDir)
+    rootSecretFile(dataDir).keep(rootSecret)
+    const result = await recover(options)
+    unmarkRestoring(dataDir)
+    return result
+  } catch (error) {
+    for (const name of readdirSync(dataDir)) rmSync(join(dataDir, name), { recursive: true, force: true })
+    if (isNew) rmSync(dataDir, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function recover(options: RestoreOptions): Promise<RestoreResult> {
+  const { backup, dataDir, binDir, recovery, takeOver, target, seals, say } = options
+  const { database, user } = backup
+  const about = { backup: backup.id, restored_at: new Date().toISOString(), database, user, drill: !takeOver }
+  writeRestored(dataDir, { ...about, reached: { lsn: null, at: null } })
+  say('recovering')
+  const { cluster, reached } = await recoverCluster({ dataDir, binDir, target: recovery, log: say })
+  let files: RestoredBlobs
+  try {
+    files = await afterRecovery(cluster, options, new BlobCopies(target, seals))
+  } finally {
+    await cluster.stop()
+  }
+  writeRestored(dataDir, { ...about, reached: { lsn: reached.lsn, at: reached.at } })
+  return { backup: backup.id, reached, files, drill: !takeOver }
+}
+
+async function afterRecovery(cluster: Embedded, { backup, dataDir, say }: RestoreOptions, copies: BlobCopies) {
+  const client = await openConnection({ url: cluster.url, applicationName: 'svc restore' })
+  try {
+    if (backup.files.kind !== 'copied') return { count: 0, bytes: 0, missing: 0 }
+    say('restoring files')
+    return await restoreBlobs(client, copies, join(dataDir, 'storage'))
+  } finally {
+    await client.end().catch(() => {})
+  }
+}
+
+/** Nothing is ever overwritten. True where there is no such directory yet. */
+function requireEmpty(dataDir: string): boolean {
+  const found = statSync(dataDir, { throwIfNoEntry: false })
+  if (!found) return true
+  if (!found.isDirectory() || readdirSync(dataDir).length > 0) {
+    throw new RestoreRefused(`${dataDir} is not empty: restore into a new directory`)
+  }
+  return false
+}
+
+export function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
+  const binaries = findBinaries(binDir, accountFor(join(dataDir, 'postgres')))
+  if (binaries.major === major) return
+  throw new RestoreRefused(
+    `the backup is of PostgreSQL ${major} and this is ${binaries.version}: ` +
+      `point database.embedded_bin_dir at a PostgreSQL ${major}`,
+  )
+}

@@ -1,0 +1,31 @@
+import * as zlib from 'node:zlib'
+
+export type CompressionMethod = 'gzip' | 'zstd' | 'none'
+
+type Options = { level?: number; maxOutputLength?: number }
+type Codec = (bytes: Buffer, options: Options, done: (error: Error | null, result: Buffer) => void) => void
+
+/** Node has zstd from 22.15 on. */
+const { zstdCompress, zstdDecompress } = zlib as unknown as { zstdCompress?: Codec; zstdDecompress?: Codec }
+
+const run = (codec: Codec, bytes: Buffer, options: Options): Promise<Buffer> =>
+  new Promise((resolve, reject) => codec(bytes, options, (error, result) => (error ? reject(error) : resolve(result))))
+
+/** On a thread of Node; the quickest level, because a backup competes with the server for the processor. */
+export async function compressed(bytes: Buffer): Promise<{ bytes: Buffer; method: CompressionMethod }> {
+  const smaller = zstdCompress ? await run(zstdCompress, bytes, {}) : await run(zlib.gzip as Codec, bytes, { level: 1 })
+  if (smaller.length >= bytes.length) return { bytes, method: 'none' }
+  return { bytes: smaller, method: zstdCompress ? 'zstd' : 'gzip' }
+}
+
+/** Throws a RangeError where the result would be longer than `mostBytes`. */
+export async function expanded(bytes: Buffer, method: CompressionMethod, mostBytes: number): Promise<Buffer> {
+  if (method === 'none') return bytes
+  if (method === 'zstd' && !zstdDecompress) {
+    throw new Error(
+      `this backup is compressed with zstd, which Node ${process.version} does not have: use Node 22.15 or newer`,
+    )
+  }
+  const codec = method === 'zstd' ? (zstdDecompress as Codec) : (zlib.gunzip as Codec)
+  return run(codec, bytes, { maxOutputLength: mostBytes })
+}

@@ -1,0 +1,277 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  scrypt as scryptWithCallback,
+  timingSafeEqual,
+} from 'node:crypto'
+import { promisify } from 'node:util'
+import { deriveKey } from '../../../core/secret.ts'
+import { compressed, expanded } from './compression.ts'
+
+const scrypt = promisify<string, Buffer, number, object, Buffer>(scryptWithCallback)
+
+/** An object of a backup target that does not carry our seal. */
+export class SealError extends Error {}
+
+export type SealKeys = { passphrase?: string | undefined; rootSecret?: string | undefined }
+
+type Bytes = AsyncIterable<Buffer> | Iterable<Buffer>
+
+const MAGIC = Buffer.from('SVCB\x01')
+/** Encrypted and authenticated by a key of the passphrase (AES-256-GCM), or authenticated by one of the root secret. */
+const [GCM, HMAC] = [1, 2]
+const SALT = 16
+const HEADER = MAGIC.length + 1 + 2 * SALT
+/** Flags and length in front of each chunk. */
+const CHUNK_HEADER = 5
+const IS_LAST = 1
+const IS_GZIP = 2
+const IS_ZSTD = 4
+/** Bytes of a chunk before it is compressed; nothing longer is ever opened, so a small object cannot grow large. */
+export const CHUNK = 2 ** 20
+/** Chunks compressed at a time, on the threads of Node. */
+const AHEAD = 3
+/** 32 MiB and about a tenth of a second for each guess. */
+const SCRYPT = { N: 2 ** 15, r: 8, p: 1, maxmem: 64 * 2 ** 20 }
+const MOST_SALTS = 1000
+
+const tagBytes = (mode: number): number => (mode === GCM ? 16 : 32)
+
+/**
+ * Seals what leaves for a backup target and opens what comes back. A sealed object is a header and chunks of at most 1 MiB,
+ * each compressed, then encrypted (with a passphrase) and authenticated. Its key is made for this object alone, from its
+ * name, so that none takes another's place; the number of a chunk and whether it is the last are part of its tag, so that
+ * none is moved, repeated or cut off.
+ */
+export class Seals {
+  readonly #keys: SealKeys
+  readonly #bySalt = new Map<string, Promise<Buffer>>()
+  /** One for each process that writes: deriving is slow on purpose. */
+  readonly #ownSalt = randomBytes(SALT)
+
+  constructor(keys: SealKeys) {
+    this.#keys = keys
+  }
+
+  get isEncrypted(): boolean {
+    return Boolean(this.#keys.passphrase)
+  }
+
+  /** `name` identifies the object in its target. */
+  async *seal(name: string, source: Bytes): AsyncGenerator<Buffer> {
+    const writer = await this.writer(name)
+    yield writer.header
+    const ahead: Promise<Compressed>[] = []
+    for await (const chunk of inChunks(source)) {
+      ahead.push(compress(chunk))
+      if (ahead.length > AHEAD) yield writer.chunk((await ahead.shift()) as Compressed, false)
+    }
+    for (const [i, one] of ahead.entries()) yield writer.chunk(await one, i === ahead.length - 1)
+    if (ahead.length === 0) yield writer.chunk(await compress(Buffer.alloc(0)), true)
+  }
+
+  async sealText(name: string, text: string): Promise<Buffer> {
+    const parts: Buffer[] = []
+    for await (const part of this.seal(name, [Buffer.from(text)])) parts.push(part)
+    return Buffer.concat(parts)
+  }
+
+  /** For an object that grows: it has no last chunk until its writer makes one. */
+  async writer(name: string): Promise<SealWriter> {
+    const mode = this.isEncrypted ? GCM : HMAC
+    const [salt, nonce] = [this.#ownSalt, randomBytes(SALT)]
+    const key = objectKey(await this.#master(mode, salt), nonce, name)
+    return new SealWriter(mode, key, Buffer.concat([MAGIC, Buffer.from([mode]), salt, nonce]))
+  }
+
+  /** Chunks as they were written, each authenticated before it is expanded. `openEnded`: the last one may be missing. */
+  async *open(
+    name: string,
+    source: Bytes,
+    options: { openEnded?: boolean; isChecked?: boolean } = {},
+  ): AsyncGenerator<Buffer> {
+    const reader = new Reader(source)
+    try {
+      const header = await reader.take(HEADER)
+      if (!header?.subarray(0, MAGIC.length).equals(MAGIC)) throw notOurs(name)
+      const mode = header[MAGIC.length] ?? 0
+      const [salt, nonce] = [header.subarray(HEADER - 2 * SALT, HEADER - SALT), header.subarray(HEADER - SALT)]
+      const key = objectKey(await this.#master(mode, Buffer.from(salt)), nonce, name)
+      for (let index = 0; ; index++) {
+        const head = await reader.take(CHUNK_HEADER)
+        if (!head) {
+          if (options.openEnded) return
+          throw new SealError(`${name} in the backup target is cut off`)
+        }
+        const [flags, length] = [head[0] ?? 0, head.readUInt32BE(1)]
+        if (length > CHUNK) throw notOurs(name)
+        const body = await reader.take(length + tagBytes(mode))
+        if (!body) {
+          // A writer that was killed leaves half a chunk at the end.
+          if (options.openEnded) return
+          throw new SealError(`${name} in the backup target is cut off`)
+        }
+        const plain = authenticated(mode, key, { index, head, body, length })
+        if (!plain) throw notOurs(name)
+        if (!options.isChecked) yield await expand(name, flags, plain)
+        if (flags & IS_LAST) {
+          if (await reader.take(1)) throw notOurs(name)
+          return
+        }
+      }
+    } finally {
+      await reader.close()
+    }
+  }
+
+  /** Reads an object to its end and keeps nothing of it. */
+  async check(name: string, source: Bytes): Promise<void> {
+    for await (const _ of this.open(name, source, { isChecked: true }));
+  }
+
+  async openText(name: string, source: Bytes, mostBytes: number): Promise<string> {
+    const parts: Buffer[] = []
+    let bytes = 0
+    for await (const part of this.open(name, source)) {
+      bytes += part.length
+      if (bytes > mostBytes) throw new SealError(`${name} in the backup target is larger than it can be`)
+      parts.push(part)
+    }
+    return Buffer.concat(parts).toString('utf8')
+  }
+
+  #master(mode: number, salt: Buffer): Promise<Buffer> {
+    const { passphrase, rootSecret } = this.#keys
+    if (mode === HMAC && rootSecret) return Promise.resolve(deriveKey(rootSecret, '', 'backup seal'))
+    if (mode === HMAC) throw new SealError('this backup is sealed by the root secret: give --root-secret FILE')
+    if (mode !== GCM) throw new SealError('this backup was written by another version')
+    if (!passphrase) throw new SealError('this backup is encrypted: set backup.passphrase or backup.key_file')
+    const id = salt.toString('hex')
+    const known = this.#bySalt.get(id)
+    if (known) return known
+    if (this.#bySalt.size >= MOST_SALTS) this.#bySalt.clear()
+    const made = scrypt(passphrase, salt, 32, SCRYPT)
+    this.#bySalt.set(id, made)
+    return made
+  }
+}
+
+const notOurs = (name: string): SealError =>
+  new SealError(`the seal of ${name} does not fit: it was changed, or its passphrase or root secret is another one`)
+
+type Compressed = { bytes: Buffer; flags: number }
+
+export const compress = async (chunk: Buffer): Promise<Compressed> => {
+  const { bytes, method } = await compressed(chunk)
+  return { bytes, flags: method === 'zstd' ? IS_ZSTD : method === 'gzip' ? IS_GZIP : 0 }
+}
+
+async function expand(name: string, flags: number, bytes: Buffer): Promise<Buffer> {
+  if (!(flags & (IS_GZIP | IS_ZSTD))) return bytes
+  try {
+    return await expanded(bytes, flags & IS_ZSTD ? 'zstd' : 'gzip', CHUNK)
+  } catch (error) {
+    throw error instanceof RangeError ? new SealError(`${name} in the backup target is larger than it can be`) : error
+  }
+}
+
+/** Makes the header and the chunks of one object. */
+export class SealWriter {
+  readonly header: Buffer
+  readonly #mode: number
+  readonly #key: Buffer
+  #index = 0
+
+  constructor(mode: number, key: Buffer, header: Buffer) {
+    this.#mode = mode
+    this.#key = key
+    this.header = header
+  }
+
+  chunk({ bytes, flags }: Compressed, isLast: boolean): Buffer {
+    const head = Buffer.allocUnsafe(CHUNK_HEADER)
+    head[0] = flags | (isLast ? IS_LAST : 0)
+    head.writeUInt32BE(bytes.length, 1)
+    const index = this.#index++
+    if (this.#mode === HMAC) return Buffer.concat([head, bytes, macOf(this.#key, index, head, bytes)])
+    const cipher = createCipheriv('aes-256-gcm', this.#key, ivOf(index)).setAAD(head)
+    return Buffer.concat([head, cipher.update(bytes), cipher.final(), cipher.getAuthTag()])
+  }
+}
+
+type Chunk = { index: number; head: Buffer; body: Buffer; length: number }
+
+function authenticated(mode: number, key: Buffer, { index, head, body, length }: Chunk): Buffer | undefined {
+  const [payload, tag] = [body.subarray(0, length), body.subarray(length)]
+  if (mode === HMAC) return timingSafeEqual(macOf(key, index, head, payload), tag) ? payload : undefined
+  const decipher = createDecipheriv('aes-256-gcm', key, ivOf(index), { authTagLength: 16 }).setAAD(head).setAuthTag(tag)
+  try {
+    return Buffer.concat([decipher.update(payload), decipher.final()])
+  } catch {
+    return undefined
+  }
+}
+
+const objectKey = (master: Buffer, nonce: Buffer, name: string): Buffer =>
+  Buffer.from(hkdfSync('sha256', master, nonce, `backup object ${name}`.slice(0, 1000), 32))
+
+/** A key is for one object, so the number of its chunk is a nonce that never repeats. */
+function ivOf(index: number): Buffer {
+  const iv = Buffer.alloc(12)
+  iv.writeBigUInt64BE(BigInt(index), 4)
+  return iv
+}
+
+const macOf = (key: Buffer, index: number, head: Buffer, payload: Buffer): Buffer =>
+  createHmac('sha256', key).update(ivOf(index)).update(head).update(payload).digest()
+
+async function* inChunks(source: Bytes): AsyncGenerator<Buffer> {
+  let parts: Buffer[] = []
+  let bytes = 0
+  for await (const piece of source) {
+    let rest = piece
+    while (bytes + rest.length >= CHUNK) {
+      parts.push(rest.subarray(0, CHUNK - bytes))
+      rest = rest.subarray(CHUNK - bytes)
+      yield parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
+      parts = []
+      bytes = 0
+    }
+    if (rest.length > 0) parts.push(rest)
+    bytes += rest.length
+  }
+  if (bytes > 0) yield Buffer.concat(parts)
+}
+
+/** Takes exact counts of bytes from a stream. */
+class Reader {
+  readonly #source: AsyncIterator<Buffer> | Iterator<Buffer>
+  #rest: Buffer = Buffer.alloc(0)
+
+  constructor(source: Bytes) {
+    this.#source = Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]()
+  }
+
+  /** Frees the source of an object that was not read to its end. */
+  async close(): Promise<void> {
+    await this.#source.return?.()
+  }
+
+  /** Undefined at the end, or where less is left. */
+  async take(bytes: number): Promise<Buffer | undefined> {
+    const parts = [this.#rest]
+    let have = this.#rest.length
+    while (have < bytes) {
+      const { done, value } = await this.#source.next()
+      if (done) return undefined
+      parts.push(value)
+      have += value.length
+    }
+    const all = parts.length === 1 ? this.#rest : Buffer.concat(parts)
+    this.#rest = all.subarray(bytes)
+    return all.subarray(0, bytes)
+  }
+}

@@ -1,0 +1,191 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type pg from 'pg'
+import { reasonOf } from '../../core/errors.ts'
+import { openConnection } from '../protocol/driver.ts'
+import { accountFor } from '../setup/embedded/account.ts'
+import { findBinaries } from '../setup/embedded/binaries.ts'
+import { makeDataDir } from '../setup/embedded/data-dir.ts'
+import { holderOf } from '../setup/embedded/lock.ts'
+import { runningPostmaster, stopPostmaster } from '../setup/embedded/postmaster.ts'
+import { markRestoring, writeRestored } from '../setup/embedded/restored.ts'
+import { missingBlobs } from './restore/blobs.ts'
+import { StoredBackup } from './restore/check.ts'
+import { configureCluster } from './restore/configuration.ts'
+import { recoverCluster } from './restore/recover.ts'
+import { BlobCopies } from './stored/files.ts'
+import { type BackupDetails, objectOf, writeRecord } from './stored/records.ts'
+import { SealError, type Seals } from './stored/seal.ts'
+import type { BackupTarget } from './target/target.ts'
+
+export type BackupVerdict = {
+  verification: string
+  verified_at?: string
+  verification_error?: string
+  tables?: number
+  rows?: number
+  indexes?: number
+}
+
+export type VerifyOptions = {
+  target: BackupTarget
+  seals: Seals
+  backup: BackupDetails
+  /** Gets a folder that is removed again; needs room for the whole database. */
+  scratchIn: string
+  binDir: string
+  signal?: AbortSignal | undefined
+  say?: (line: string) => void
+}
+
+const PREFIX = 'verify-'
+
+/** A backup that does not hold; other errors say nothing about it. */
+class BackupIsBad extends Error {}
+
+/** Restores a backup into a scratch directory, starts it, checks what is there, and keeps the verdict beside the backup. */
+export async function verifyBackup(options: VerifyOptions): Promise<BackupVerdict> {
+  const { target, seals, backup, scratchIn, binDir } = options
+  makeDataDir(scratchIn)
+  await removeAbandoned(scratchIn, binDir)
+  const verdict = await verdictOf(options)
+  await writeRecord(target, seals, objectOf(backup.id, 'verified'), verdict)
+  return verdict
+}
+
+async function verdictOf(options: VerifyOptions): Promise<BackupVerdict> {
+  const { backup, scratchIn, binDir } = options
+  if (backup.kind === 'logical') return { verification: 'not verified: a logical copy is checked by restoring it' }
+  const { major } = findBinaries(binDir, accountFor(join(scratchIn, 'postgres')))
+  if (major !== backup.major) return { verification: `not verified: no PostgreSQL ${backup.major} here` }
+  const scratch = mkdtempSync(join(scratchIn, PREFIX))
+  try {
+    const counts = await tryOut(options, scratch)
+    return { verification: 'good', verified_at: new Date().toISOString(), ...counts }
+  } catch (error) {
+    if (!(error instanceof BackupIsBad || error instanceof SealError)) throw error
+    return { verification: 'failed', verified_at: new Date().toISOString(), verification_error: reasonOf(error) }
+  } finally {
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+async function tryOut({ target, seals, backup, binDir, signal, say = () => {} }: VerifyOptions, scratch: string) {
+  const stored = new StoredBackup(backup, target, seals)
+  markRestoring(scratch)
+  say('checking seals and checksums')
+  const manifest = await stored.check(() => signal?.throwIfAborted())
+  const clusterDir = join(scratch, 'postgres')
+  await mkdir(clusterDir, { mode: 0o700 })
+  say('unpacking')
+  await stored.unpack(manifest, clusterDir, () => signal?.throwIfAborted())
+  configureCluster(clusterDir)
+  const { database, user } = backup
+  writeRestored(scratch, {
+    ...{ backup: backup.id, restored_at: new Date().toISOString(), reached: { lsn: null, at: null } },
+    ...{ drill: true, database, user },
+  })
+  say('recovering')
+  const bad = (error: unknown): never => {
+    throw new BackupIsBad(reasonOf(error), { cause: error })
+  }
+  const { cluster } = await recoverCluster({ dataDir: scratch, binDir, target: { kind: 'end' }, log: say }).catch(bad)
+  try {
+    signal?.throwIfAborted()
+    say('checking indexes and tables')
+    const counts = await checkDatabases(cluster.url, signal).catch(bad)
+    if (backup.files.kind === 'copied') await checkFiles(cluster.url, new BlobCopies(target, seals))
+    return counts
+  } finally {
+    await cluster.stop()
+  }
+}
+
+async function checkFiles(url: string, copies: BlobCopies): Promise<void> {
+  const client = await openConnection({ url })
+  try {
+    const missing = await missingBlobs(client, copies)
+    if (missing > 0) throw new BackupIsBad(`${missing} files are missing in the target`)
+  } finally {
+    await client.end().catch(() => {})
+  }
+}
+
+type Counts = { tables: number; rows: number; indexes: number }
+
+async function checkDatabases(url: string, signal: AbortSignal | undefined): Promise<Counts> {
+  const first = await openConnection({ url, applicationName: 'svc verify' })
+  const total: Counts = { tables: 0, rows: 0, indexes: 0 }
+  let names: string[] = []
+  try {
+    const { rows } = await first.query<{ name: string }>('select datname as name from pg_database where datallowconn')
+    names = rows.map(({ name }) => name)
+  } finally {
+    await first.end().catch(() => {})
+  }
+  for (const name of names) {
+    const [head = '', parameters] = url.split('?')
+    const client = await openConnection({
+      url: `${head.replace(/\/[^/]*$/, '')}/${encodeURIComponent(name)}${parameters ? `?${parameters}` : ''}`,
+      applicationName: 'svc verify',
+    })
+    try {
+      const counts = await checkDatabase(client, signal)
+      for (const key of ['tables', 'rows', 'indexes'] as const) total[key] += counts[key]
+    } finally {
+      await client.end().catch(() => {})
+    }
+  }
+  return total
+}
+
+/** Where PostgreSQL has amcheck: every b-tree against its table, every table page by page. Everywhere: all rows are read. */
+async function checkDatabase(client: pg.Client, signal: AbortSignal | undefined): Promise<Counts> {
+  const counts: Counts = { tables: 0, rows: 0, indexes: 0 }
+  const { rows: amcheck } = await client.query(`select from pg_available_extensions where name = 'amcheck'`)
+  const hasAmcheck = amcheck.length > 0
+  if (hasAmcheck) {
+    await client.query('create schema svc_verify; create extension amcheck schema svc_verify')
+    for (const { oid } of await listOf(client, BTREES)) {
+      signal?.throwIfAborted()
+      await client.query(`select svc_verify.bt_index_check(${oid}::regclass, true)`)
+      counts.indexes++
+    }
+  }
+  for (const { oid, name } of await listOf(client, TABLES)) {
+    signal?.throwIfAborted()
+    if (hasAmcheck) {
+      const { rows } = await client.query<{ msg: string }>(
+        `select msg from svc_verify.verify_heapam(${oid}::regclass) limit 1`,
+      )
+      if (rows[0]) throw new BackupIsBad(`${name}: ${rows[0].msg}`)
+    }
+    const { rows } = await client.query<{ count: string }>(`select count(*) as count from only ${name}`)
+    counts.tables++
+    counts.rows += Number(rows[0]?.count ?? 0)
+  }
+  return counts
+}
+
+type Relation = { oid: string; name: string }
+
+const listOf = async (client: pg.Client, text: string): Promise<Relation[]> => (await client.query<Relation>(text)).rows
+
+const NAME = `c.oid::text as oid, format('%I.%I', n.nspname, c.relname) as name`
+const PLACE = 'from pg_class c join pg_namespace n on n.oid = c.relnamespace'
+const BTREES = `select ${NAME} ${PLACE} join pg_index i on i.indexrelid = c.oid join pg_am a on a.oid = c.relam
+  where a.amname = 'btree' and i.indisvalid and i.indisready and c.relkind = 'i' and c.relpersistence = 'p'`
+const TABLES = `select ${NAME} ${PLACE} where c.relkind in ('r', 'm', 't') and c.relpersistence = 'p'`
+
+/** Scratch directories of processes that were killed, and PostgreSQL in them. */
+async function removeAbandoned(scratchIn: string, binDir: string): Promise<void> {
+  for (const name of readdirSync(scratchIn)) {
+    const scratch = join(scratchIn, name)
+    if (!name.startsWith(PREFIX) || holderOf(scratch)) continue
+    const clusterDir = join(scratch, 'postgres')
+    const left = runningPostmaster(clusterDir)
+    if (left) await stopPostmaster(clusterDir, left.pid, findBinaries(binDir, accountFor(clusterDir)))
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,181 @@
+import type { PgError } from '../pg-errors.ts'
+import { type ConnectOptions, DriverSocket } from './driver.ts'
+import { ReceiveBuffers } from './whole-messages.ts'
+
+/** What a command of the replication protocol answers, in order. */
+export type ReplicationEvent =
+  | { kind: 'rows'; rows: (string | null)[][] }
+  | { kind: 'begin' }
+  | { kind: 'data'; bytes: Buffer }
+  | { kind: 'end' }
+
+/** Messages of PostgreSQL by their first byte (protocol 3.0, "Message Formats"). */
+const [COMMAND_COMPLETE, DATA_ROW, ROW_DESCRIPTION, COPY_OUT, COPY_BOTH, COPY_DATA, COPY_DONE, READY] =
+  Buffer.from('CDTHWdcZ')
+const HEADER = 5
+/** The socket is not read while more than this waits for its taker. */
+const MOST_WAITING = 4 * 2 ** 20
+
+/** One connection that speaks the replication protocol: one command at a time, as simple queries. */
+export class ReplicationConnection {
+  #socket: DriverSocket | undefined
+  #events: ReplicationEvent[] = []
+  #waiting = 0
+  #isPaused = false
+  #isReady = true
+  #rows: (string | null)[][] | undefined
+  #failure: Error | undefined
+  #lost: Error | undefined
+  #wake: () => void = () => {}
+
+  private constructor() {}
+
+  /** Needs a role with REPLICATION. Where pg_hba.conf has no line for replication, a line for the database is enough. */
+  static async open(options: Omit<ConnectOptions, 'replication'>): Promise<ReplicationConnection> {
+    try {
+      return await ReplicationConnection.#open({ ...options, replication: 'true' })
+    } catch (error) {
+      if ((error as PgError).code !== '28000') throw error
+      return ReplicationConnection.#open({ ...options, replication: 'database' })
+    }
+  }
+
+  static async #open(options: ConnectOptions): Promise<ReplicationConnection> {
+    const connection = new ReplicationConnection()
+    connection.#socket = await DriverSocket.open(options, new ReceiveBuffers(), {
+      onMessages: (messages, passOn) => connection.#onMessages(messages, passOn),
+      onError: (error) => {
+        connection.#failure ??= asError(error)
+      },
+      onFields: () => {},
+      mayHold: () => true,
+      onEnd: (cause) => {
+        connection.#lost ??= connection.#failure ?? cause
+        connection.#wake()
+      },
+    })
+    return connection
+  }
+
+  /** All rows of all result sets. */
+  async rows(command: string): Promise<(string | null)[][]> {
+    const rows: (string | null)[][] = []
+    for await (const event of this.run(command)) if (event.kind === 'rows') rows.push(...event.rows)
+    return rows
+  }
+
+  /** Sends a command and passes on what it answers, as fast as it is taken. Left early, the connection is dropped. */
+  async *run(command: string): AsyncGenerator<ReplicationEvent> {
+    if (!this.#isReady) throw new Error('a replication command is under way')
+    this.#isReady = false
+    this.#failure = undefined
+    this.#send('Q', Buffer.from(`${command}\0`))
+    let isWhole = false
+    try {
+      for (;;) {
+        const event = this.#events.shift()
+        if (event) {
+          if (event.kind === 'data') this.#taken(event.bytes.length)
+          yield event
+        } else if (this.#lost) throw this.#lost
+        else if (this.#isReady) {
+          isWhole = true
+          if (this.#failure) throw this.#failure
+          return
+        } else await this.#more()
+      }
+    } finally {
+      if (!isWhole) this.destroy()
+    }
+  }
+
+  /** Bytes for PostgreSQL while a copy in both directions is under way. */
+  copyData(bytes: Buffer): void {
+    this.#send('d', bytes)
+  }
+
+  destroy(): void {
+    this.#socket?.destroy()
+  }
+
+  async end(): Promise<void> {
+    await this.#socket?.end()
+  }
+
+  #more(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
+  }
+
+  #send(type: string, body: Buffer): void {
+    const message = Buffer.allocUnsafe(HEADER + body.length)
+    message.write(type, 0, 'latin1')
+    message.writeUInt32BE(4 + body.length, 1)
+    body.copy(message, HEADER)
+    this.#socket?.write(message)
+  }
+
+  #taken(bytes: number): void {
+    this.#waiting -= bytes
+    if (!this.#isPaused || this.#waiting > MOST_WAITING / 2) return
+    this.#isPaused = false
+    this.#socket?.resume()
+  }
+
+  #onMessages(bytes: Buffer, passOn: (messages: Buffer) => void): void {
+    for (let at = 0, end = 0; at < bytes.length; at = end) {
+      end = at + 1 + bytes.readUInt32BE(at + 1)
+      switch (bytes[at]) {
+        case COPY_DATA: {
+          // Copied, because the buffer is read into again.
+          const data = Buffer.from(bytes.subarray(at + HEADER, end))
+          this.#waiting += data.length
+          this.#events.push({ kind: 'data', bytes: data })
+          break
+        }
+        case ROW_DESCRIPTION:
+          this.#rows = []
+          break
+        case DATA_ROW:
+          this.#rows?.push(cellsOf(bytes.subarray(at + HEADER, end)))
+          break
+        case COMMAND_COMPLETE:
+          if (this.#rows) this.#events.push({ kind: 'rows', rows: this.#rows })
+          this.#rows = undefined
+          break
+        case COPY_OUT:
+        case COPY_BOTH:
+          this.#events.push({ kind: 'begin' })
+          break
+        case COPY_DONE:
+          this.#events.push({ kind: 'end' })
+          break
+        case READY:
+          this.#isReady = true
+          break
+        default:
+          passOn(bytes.subarray(at, end))
+      }
+    }
+    if (this.#waiting > MOST_WAITING && !this.#isPaused) {
+      this.#isPaused = true
+      this.#socket?.pause()
+    }
+    this.#wake()
+  }
+}
+
+/** A DataRow: a count, then a length (-1 for NULL) and the text of each cell. */
+function cellsOf(row: Buffer): (string | null)[] {
+  const cells: (string | null)[] = []
+  for (let at = 2, left = row.readUInt16BE(0); left > 0; left--) {
+    const length = row.readInt32BE(at)
+    at += 4
+    cells.push(length < 0 ? null : row.toString('utf8', at, at + length))
+    at += Math.max(length, 0)
+  }
+  return cells
+}
+
+const asError = (error: PgError): Error => (error instanceof Error ? error : new Error(String(error)))

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
+import { eventually } from '../../../test/kit/kit.ts'
+
+const home = testFolder()
+const [dataDir, to] = [join(home, 'data'), join(home, 'target')]
+const config = {
+  'backup.to': to,
+  'backup.passphrase': 'only for tests',
+  'backup.keep': 1,
+  'backup.schedule': '0 3 * * *',
+}
+const api = await startEmbeddedServer(dataDir, config)
+const asAdmin = { as: 'admin' }
+await query(
+  api,
+  'create table public.notes (id int primary key); insert into public.notes select generate_series(1, 100)',
+)
+assert.equal(await upload(api, 'a.txt', 'kept'), 201)
+
+const jobEnds = (id: string) =>
+  eventually(
+    async () => {
+      const { body } = await api.call(`GET /api/admin/jobs/${id}`, asAdmin)
+      assert.ok(['completed', 'failed'].includes(body.state), body.state)
+      return body
+    },
+    { seconds: 60 },
+  )
+const take = async () => {
+  const { status, body } = await api.call('POST /api/admin/backups', { ...asAdmin, json: {} })
+  assert.equal(status, 202)
+  return jobEnds(body.job_id)
+}
+const list = async () => (await api.call('GET /api/admin/backups', asAdmin)).body
+
+test('a backup is taken by a job that tells its progress, and is in the trail', async () => {
+  const job = await take()
+  assert.deepEqual([job.type, job.state, job.progress], ['backup', 'completed', 1], JSON.stringify(job))
+  const { items, verified_at } = await list()
+  assert.equal(items.length, 1)
+  assert.deepEqual([items[0].state, items[0].kind, verified_at], ['good', 'physical', null])
+  assert.deepEqual((await api.call(`GET /api/admin/backups/${items[0].id}`, asAdmin)).body, items[0])
+  const trail = await query(api, `select action from svc.audit_log where action like 'backup.%'`)
+  assert.deepEqual(trail, [['backup.create']])
+  const { text } = await api.call('GET /metrics', asAdmin)
+  assert.match(text, /^svc_backup_runs_total\{result="good"\} 1$/m)
+  assert.match(text, /^svc_backup_bytes [1-9]/m)
+})
+
+test('it is verified by restoring it', async () => {
+  const [{ id }] = (await list()).items
+  const { status, body } = await api.call(`POST /api/admin/backups/${id}/verify`, asAdmin)
+  assert.equal(status, 202)
+  const job = await jobEnds(body.job_id)
+  assert.equal(job.state, 'completed', JSON.stringify(job))
+  const { items, verified_at } = await list()
+  assert.deepEqual([items[0].verification, items[0].verified_at], ['good', verified_at])
+})
+
+test('it is downloaded as a tar that is a target to restore from', async () => {
+  const [{ id }] = (await list()).items
+  const response = await fetch(`${api.url}/api/admin/backups/${id}/download`, {
+    headers: { authorization: `Bearer ${await api.adminToken()}` },
+  })
+  assert.equal(response.status, 200)
+  const [tar, folder, copy] = [join(home, 'b.tar'), join(home, 'unpacked'), join(home, 'copy')]
+  writeFileSync(tar, Buffer.from(await response.arrayBuffer()))
+  mkdirSync(folder)
+  assert.equal(spawnSync('tar', ['-xf', tar, '-C', folder]).status, 0)
+  const restored = await runSvc(['restore', '--from', folder, '--data-dir', copy], {
+    'backup.passphrase': 'only for tests',
+  })
+  assert.deepEqual([restored.code, restored.err], [0, ''])
+  assert.match(restored.out, /^1 files /m)
+})
+
+test('the older one goes when a newer one is good, and what is deleted is gone', async () => {
+  const [before] = (await list()).items
+  assert.equal((await take()).state, 'completed')
+  const { items } = await list()
+  assert.deepEqual(items.length, 1)
+  assert.notEqual(items[0].id, before.id)
+  assert.equal((await api.call(`DELETE /api/admin/backups/${items[0].id}`, asAdmin)).status, 204)
+  assert.deepEqual((await list()).items, [])
+  assert.deepEqual(readdirSync(join(to, 'backups')), [])
+  for (const line of ['GET', 'DELETE'] as const) {
+    const { status, body } = await api.call(`${line} /api/admin/backups/${items[0].id}`, asAdmin)
+    assert.deepEqual([status, body.error], [404, 'backup_not_found'])
+  }
+})
+
+test('schedules are those of the configuration', async () => {
+  const { body } = await api.call('GET /api/admin/schedules', asAdmin)
+  const ours = body.items.filter(({ jobType }: { jobType: string }) => jobType.startsWith('backup'))
+  assert.deepEqual(
+    ours.map(({ name, cronExpr }: { name: string; cronExpr: string }) => [name, cronExpr]),
+    [
+      ['backup', '0 3 * * *'],
+      ['backup_verify', '0 5 * * 0'],
+    ],
+  )
+})
+
+test('removed files are kept for a backup period', async () => {
+  assert.equal((await api.call('DELETE /api/storage/files/a.txt', asAdmin)).status, 204)
+  await query(api, `update svc.queue set run_at = now() where kind = 'blobs.remove'`)
+  await eventually(async () => {
+    const rows = await query(
+      api,
+      `select payload->>'isLate', extract(epoch from run_at - now())::int / 3600 from svc.queue where kind = 'blobs.remove'`,
+    )
+    assert.deepEqual(rows, [['true', 23]])
+  })
+})
