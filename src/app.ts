@@ -48,7 +48,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity)
     const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
-    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle)
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, options.dashboardFolder)

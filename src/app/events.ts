@@ -21,7 +21,7 @@ export function createEvents(
   platform: Platform,
   identity: IdentityGroup,
   lifecycle: Lifecycle,
-  { liveList }: Pick<DataGroup, 'liveList'>,
+  { liveList, graphqlRequests }: Pick<DataGroup, 'liveList' | 'graphqlRequests'>,
 ) {
   const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
   const { identify, revocations, box, keyFor } = identity
@@ -46,6 +46,7 @@ export function createEvents(
     opened: (who) => usage.streamOpened(meteredAppOf(who)),
     livePool: platform.livePool,
     liveList,
+    graphql: graphqlRequests,
     hasSchemaTrigger: platform.hasSchemaTrigger,
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
@@ -91,7 +92,7 @@ export function createEvents(
   return {
     jobs,
     liveStream: realtime.liveStream,
-    liveQueries: realtime.liveQueries,
+
     features: [realtime, webhooks, trail, jobs, push],
   }
 }

@@ -110,6 +110,7 @@ export async function createIdentity(
   await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const logsOfAll = askAllWorkers('logs', logEntries)
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const impersonation = createImpersonation({ db, keyById: (id) => apiKeys.keyById(id) })
   const saved = createSavedItems({ db })
@@ -131,7 +132,7 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
-    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
@@ -259,6 +260,7 @@ export async function createIdentity(
     apps,
     identify: auth.identify,
     identifyAgent,
+    logsOfAll,
     revocations,
     passwords,
     box,

@@ -52,6 +52,19 @@ const byName: Readonly<Record<string, Command>> = {
     flags: { request: 'string', transaction: 'string', 'dry-run': 'boolean', force: 'boolean' },
     run: async (context) => (await import('./history.ts')).undoCommand(context),
   },
+  advise: {
+    usage: 'advise',
+    summary: 'what would make the database faster or safer, with SQL to apply',
+    usesServer: true,
+    run: async (context) => (await import('./advise.ts')).adviseCommand(context),
+  },
+  mcp: {
+    usage: 'mcp [--read-only] [--admin]',
+    summary: 'connect a local agent over stdio: as you, signed in by the browser; --admin: as the operator',
+    flags: { admin: 'boolean', 'read-only': 'boolean' },
+    usesServer: true,
+    run: async (context) => (await import('./mcp/mcp.ts')).mcpCommand(context),
+  },
   'migrate up': {
     usage: 'migrate up',
     summary: 'apply the migrations that are not applied yet',

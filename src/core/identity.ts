@@ -72,6 +72,8 @@ export type Identity =
       email?: string
       /** Unix seconds of the second factor; undefined where none is enrolled. */
       secondFactorAt?: number
+      /** The token that this machine's files hold, for the command line. */
+      isMachine?: true
       /** A second factor is required and has to be enrolled before anything else. */
       mustEnrol?: true
       /** Signed in from a dashboard that may write only while it is unlocked. */

@@ -34,6 +34,7 @@ export const observations = {
   'anybody may write to tables without row level security': 'warn',
   'cannot watch table': 'warn',
   'admin SQL could not be stopped': 'warn',
+  'the login of the operator stays open': 'warn',
   'the login for undo stays open': 'warn',
   'materialized view not refreshed': 'error',
   // change log and queue

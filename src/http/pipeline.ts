@@ -121,7 +121,7 @@ const isUnguarded = (route: Route): boolean =>
 
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
-  if (route.upgrade) admitHandshake(deps, exchange)
+  if (route.upgrade) admitHandshake(deps, exchange, route)
   const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
@@ -203,7 +203,8 @@ function timingFor(exchange: Exchange): Timing | undefined {
 }
 
 /** Checks the origin, because browsers send no preflight before a WebSocket. The server's own pages are allowed. */
-function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange): void {
+function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange, route: Route): void {
+  if (upgradeHead === undefined) route.otherwise?.()
   requireHandshake(request, upgradeHead !== undefined)
   const { origin, host } = request.headers
   if (origin === undefined || allowsOrigin(origin) || origin.replace(/^https?:\/\//, '') === host) return

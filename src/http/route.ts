@@ -123,6 +123,8 @@ export type Route = {
   readonly tokenInQuery?: true | 'live'
   /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
+  /** With `upgrade`: throws what other requests to it are refused with; default 426. */
+  readonly otherwise?: () => never
   readonly limit?: LimitName
   /**
    * Takes `Dry-Run: true`, which other routes that write refuse. `wrapped`: the answer is inside `dry_run`. `own`: its

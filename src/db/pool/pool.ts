@@ -22,9 +22,8 @@ import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
-import { StatementNames } from '../protocol/statements.ts'
+import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
-import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
@@ -37,6 +36,7 @@ import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
+import { endOfRecord, lsnOf, type WrittenPositions } from './written-positions.ts'
 
 export type PoolOptions = {
   url: string
@@ -76,6 +76,8 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
+  /** Statements that ran at least so often, with their number. */
+  shapes(leastRuns: number): StatementShape[]
   /** As a caller, on the login of callers, until it is ended; undefined where there is no such login. */
   openAs(who: Identity): ReturnType<typeof openConnection> | undefined
   stop(): Promise<void>
@@ -185,6 +187,10 @@ class PostgresPool implements Pool {
   stats(): PoolStats {
     const { size: total, idle } = this.#scheduler
     return { total, idle, inUse: total - idle, max: this.#options.maxConns }
+  }
+
+  shapes(leastRuns: number): StatementShape[] {
+    return this.#names.shapes(leastRuns)
   }
 
   openConnection(login?: DatabaseLogin) {

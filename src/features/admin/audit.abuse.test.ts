@@ -11,6 +11,7 @@ import { upload } from '../../../test/kit/upload.ts'
 const NOTED_AFTERWARDS = [
   'POST /api/admin/rls/explain',
   'POST /api/admin/rls/snapshot',
+  'POST /api/admin/mcp',
   'POST /api/admin/email/templates/{key}/preview',
 ]
 

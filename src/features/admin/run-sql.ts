@@ -60,6 +60,8 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
         const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
         timedOut.signal.addEventListener('abort', stop, { once: true })
         signal.addEventListener('abort', stop, { once: true })
+        // The caller may have left while the connection was opened.
+        if (signal.aborted) stop()
         const startedAt = performance.now()
         try {
           await script.set({ timeoutMs, schemas: deps.schemas })

@@ -128,8 +128,10 @@ export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTo
       if (!found || (found.via === 'password' && !isShared)) return undefined
       const { id: tokenId, adminId, email, role, expiresAt, secondFactorAt } = found
       const lock = config.dashboard_locked && found.client === 'dashboard' ? { isLockable: true as const } : {}
-      if (adminId === null || email === null || role === null)
-        return { kind: 'admin', tokenId, role: 'owner', expiresAt, ...lock }
+      if (adminId === null || email === null || role === null) {
+        const isMachine = found.via === 'machine' ? { isMachine: true as const } : {}
+        return { kind: 'admin', tokenId, role: 'owner', expiresAt, ...isMachine, ...lock }
+      }
       const named = { kind: 'admin', tokenId, role, adminId, email, expiresAt, ...lock } as const
       if (secondFactorAt !== null) return { ...named, secondFactorAt }
       return config.require_mfa ? { ...named, mustEnrol: true } : named

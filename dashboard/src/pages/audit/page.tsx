@@ -180,7 +180,7 @@ function Who({ entry }: { entry: Entry }) {
 function On({ entry }: { entry: Entry }) {
   if (!entry.table_name) {
     const query = (entry.new_values as { query?: unknown } | undefined)?.query
-    return typeof query === 'string' ? <code>{query.trim().slice(0, 120)}</code> : <>{text(entry.target)}</>
+    return typeof query === 'string' ? <code>{query.trim().slice(0, 120)}</code> : text(entry.target)
   }
   const name = entry.table_name.replace(/^public\./, '')
   const row = rowOf(entry.record_id)

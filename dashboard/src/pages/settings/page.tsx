@@ -164,11 +164,9 @@ function Configuration({ find }: { find: string }) {
     <section className="card">
       <h2>Effective configuration</h2>
       {isMissing(settings.error) ? (
-        <>
-          <p className="muted">
-            Set in svc.toml, by the environment (SVC_…) and by flags of svc start; what comes later wins.
-          </p>
-        </>
+        <p className="muted">
+          Set in svc.toml, by the environment (SVC_…) and by flags of svc start; what comes later wins.
+        </p>
       ) : (
         <Loaded of={settings}>
           {() =>

@@ -5,7 +5,7 @@ import { listed } from './warnings.ts'
 const WRITES = ['insert', 'update', 'delete'] as const
 
 /** Tables that anonymous callers may write, because they have no row level security: `schema.table`. */
-const openTables = (schema: Schema): string[] =>
+export const openTables = (schema: Schema): string[] =>
   [...schema.tables]
     .filter(([, { kind }]) => kind === 'table' || kind === 'partitioned_table' || kind === 'foreign_table')
     .filter(([, { rlsEnabled, privileges }]) => !rlsEnabled && WRITES.some((write) => privileges.svc_anon.has(write)))

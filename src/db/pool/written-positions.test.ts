@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
-import { endOfRecord, headerOf, lsnOf, lsnOfHeader, WrittenPositions } from './positions.ts'
+import { endOfRecord, headerOf, lsnOf, lsnOfHeader, WrittenPositions } from './written-positions.ts'
 
 const user = (id: string): Identity => ({
   ...{ kind: 'user', id, email: '', aal: 'aal1', amr: [], sessionId: id, isAnonymous: false, expiresAt: 0 },
