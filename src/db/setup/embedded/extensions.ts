@@ -51,12 +51,6 @@ export function keepExtension(dir: string, { name, scripts, libraries }: Extensi
   }
 }
 
-/** What was added, by name. */
-export const keptExtensions = (dir: string): string[] =>
-  existsSync(join(dir, 'extension'))
-    ? readdirSync(join(dir, 'extension')).flatMap((file) => /^(.+)\.control$/.exec(file)?.[1] ?? [])
-    : []
-
 function put(folder: string, file: string, bytes: Buffer, mode: number): void {
   const draft = join(folder, `.${randomBytes(6).toString('hex')}`)
   try {
