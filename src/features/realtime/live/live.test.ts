@@ -259,3 +259,23 @@ test('who comes back with the last position is told what has changed since, or n
   assert.equal((await again.until(({ live, type }) => live === 2 && type !== 'reply')).type, 'rows')
   again.close()
 })
+
+test('where the log goes on elsewhere, as after a restore, all rows are sent again', async () => {
+  const talker = await talk(ana)
+  await live(talker, 'notes', { filter: 'id >= 600', fields: 'id' })
+  await write(ana, 'notes', { id: 600 })
+  const { position } = await talker.until(({ type }) => type === 'diff')
+  await api.sql(`delete from svc.change_log where id >= ${position.split('-')[1]} - 1024`)
+  await api.sql(`insert into notes (id, owner) values (601, '${ana.user.id}')`)
+  await api.sql(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
+  )
+  await eventually(() => {
+    assert.equal(messages(talker, 1).filter(({ type }) => type === 'rows').length, 2)
+    assert.deepEqual(
+      liveRows(talker, 1).items.map((row) => (row as { id: number }).id),
+      [600, 601],
+    )
+  })
+  talker.close()
+})
