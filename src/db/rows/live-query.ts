@@ -32,6 +32,8 @@ export type OwnTable = TableInSchema & {
   readonly question: string
   /** Whether one of these rows, a JSON array of keys, is among those that the list chooses from: `true` or `false`. */
   concerns(keys: string): Sql
+  /** Policies alone choose the rows. */
+  readonly isUnfiltered: boolean
   /** Columns that must have these values, by their names. */
   readonly equal: ReadonlyMap<string, string>
 }

@@ -206,7 +206,7 @@ export class LiveReader {
     group.rows = rows
     watch?.hold(group)
     try {
-      this.#deps.hold(group, bytesOf(rows ?? []))
+      this.#deps.hold(group, bytesOf(rows ?? [], group.key))
       return undefined
     } catch (error) {
       if (!(error instanceof AppError)) throw error
