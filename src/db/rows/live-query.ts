@@ -15,7 +15,7 @@ export type LiveQuery = {
 export type LivePlan = {
   /** The tables that it names, its own included. */
   readonly tables: readonly number[]
-  /** How changes of its own table are told apart. Undefined: each of them reads it again. */
+  /** How it is found which changes of its own table matter. Undefined: each of them reads it again. */
   readonly own: OwnTable | undefined
   /** Whether its rows have keys. Else all of them are sent again when one has changed. */
   readonly isKeyed: boolean

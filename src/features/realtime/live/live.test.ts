@@ -78,7 +78,7 @@ test('a live list is the rows of now, then what changes: made, changed, moved an
   talker.close()
 })
 
-test('nobody hears of rows that are not theirs, and what is not theirs causes no message', async () => {
+test('rows of others are not heard of, and cause no message', async () => {
   const [hers, his] = [await talk(ana), await talk(bo)]
   await live(hers, 'notes', { filter: 'id >= 100' })
   await live(his, 'notes', { filter: 'id >= 100' })
@@ -239,7 +239,7 @@ test('as a stream it is the same, with the position as the id; a token in the UR
   stream.close()
 })
 
-test('who comes back with the last position is told what has changed since, or nothing', async () => {
+test('who comes back with the last position is sent what has changed since, or nothing', async () => {
   const talker = await talk(ana)
   const query = { filter: 'id >= 500 && id < 600', fields: 'id' }
   await live(talker, 'notes', query)

@@ -5,11 +5,11 @@ import type { Reaction } from './dependencies.ts'
 import type { LiveGroup } from './group.ts'
 import { equalByPolicy } from './policy-equality.ts'
 
-/** What PostgreSQL is asked about changes of a table. */
+/** Questions to PostgreSQL about changes of a table. */
 export type Inquiry = {
   /** JSON of the keys of rows that were made or changed. */
   readonly keys: string[]
-  /** Those about whom it is asked whether the rows are theirs. */
+  /** The lists that the rows may belong to. */
   readonly groups: Set<LiveGroup>
   /** Ids of updates, which may have changed a key. */
   readonly updates: string[]
@@ -22,7 +22,7 @@ type Place = { readonly column: string; readonly value: string; readonly isSure:
 const MAX_KEYS = 500
 const MAX_UPDATES = 2_000
 
-/** The live lists that a table is part of: who is concerned by a change, as far as that can be told without PostgreSQL. */
+/** The live lists that a table is part of: who is concerned by a change, as far as that is known without PostgreSQL. */
 export class TableWatch {
   readonly #reads = new Set<LiveGroup>()
   readonly #parents = new Set<LiveGroup>()
