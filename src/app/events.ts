@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import { appIdOf } from '../core/identity.ts'
+import { meteredAppOf } from '../core/identity.ts'
 import { version } from '../core/version.ts'
 import { createAuditTrail } from '../features/audit/routes.ts'
 import { createJobs } from '../features/jobs/routes.ts'
@@ -43,7 +43,7 @@ export function createEvents(
     clock: revocations.clock,
     observe,
     metrics,
-    opened: (who) => usage.streamOpened(appIdOf(who)),
+    opened: (who) => usage.streamOpened(meteredAppOf(who)),
     livePool: platform.livePool,
     liveList,
     graphql: graphqlRequests,

@@ -52,7 +52,7 @@ const policyColumns = sql`
   join pg_attribute a on a.attrelid = c.oid and a.attname = svc.owner_column(pg_get_expr(p.polqual, p.polrelid))
   where ${isUsers} and c.relrowsecurity and ${rowCount} >= ${LEAST_ROWS}::int and not ${leads(sql`array[a.attnum]`)}`
 
-export type PolicyRow = {
+export type PolicyToJudge = {
   table: string
   name: string
   ident: string

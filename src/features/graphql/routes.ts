@@ -1,5 +1,5 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
@@ -95,6 +95,7 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
   }
 
   const requireWriter = (who: Identity): void => {
+    if (mayOnlyRead(who)) throw writeRefusal(who)
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
     }
@@ -112,6 +113,8 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
       auth: 'optional',
       leastRole: 'viewer',
       access: 'read',
+      impersonable: true,
+      readsToo: true,
       limit: 'api',
       dryRun: 'own',
       requires: () => {
