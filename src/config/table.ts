@@ -55,6 +55,8 @@ export const table = {
       max: 128,
       flag: 'workers',
     }),
+    tls_cert_file: path('', 'certificate chain (PEM) of the server itself, read again when it changes; empty = no TLS'),
+    tls_key_file: path('', 'its private key (PEM)'),
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
@@ -81,6 +83,11 @@ export const table = {
     shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
     require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
+    dashboard: bool(true, 'false: /admin/ answers 404'),
+    dashboard_locked: bool(false, 'true: the dashboard only reads until it is unlocked, for ten minutes at a time'),
+    environment: str('', 'name of this installation on every page of the dashboard; `production` is red', {
+      check: emptyOr(/^[\p{L}\p{N} ._-]{1,40}$/u, 'must have at most 40 letters, digits, spaces, dots, dashes'),
+    }),
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),
@@ -444,7 +451,11 @@ export const table = {
   },
   log: {
     level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: choice(['json', 'text'], 'json', 'form of a line'),
+    format: choice(
+      ['auto', 'json', 'text'],
+      'auto',
+      'form of a line; auto = text with colour on a terminal, json elsewhere',
+    ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   metrics: {

@@ -216,6 +216,11 @@ const CONFLICTS = new Set(['40001', '40P01', '55P03'])
 export const lockedOut = (cause?: PgError): AppError =>
   unavailable('transaction conflict, please retry', 1, 'transaction_conflict', cause)
 
+/** A write in a transaction that only reads; also as the cause of what `fromPg` made of it. */
+export const isReadOnlyError = (thrown: unknown): boolean =>
+  thrown instanceof Error &&
+  ((thrown as PgError).code === '25006' || (thrown.cause as PgError | undefined)?.code === '25006')
+
 const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 
 /**

@@ -11,6 +11,7 @@ import { upload } from '../../../test/kit/upload.ts'
 const NOTED_AFTERWARDS = [
   'POST /api/admin/rls/explain',
   'POST /api/admin/rls/snapshot',
+  'POST /api/admin/mcp',
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
@@ -115,7 +116,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     await made('POST /api/admin/admins', { ...person, email })
     return (await made('POST /api/admin/auth', { email, password: person.password })).token
   }
-  const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
+  const [abe, eva, leaver] = [await named('abe@x.test'), await named('eva@x.test'), await named('lea@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
   const [pia, zoe] = [await named('pia@x.test'), await named('zoe@x.test')]
@@ -131,11 +132,26 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 
   const backup = await plantBackup(backupTo, passphrase)
 
+  const items = '/api/admin/dashboard'
+  const savedQuery = { name: 'q', query: 'select 1' }
+  const savedView = { name: 'v', table: 'notes', state: {} }
+  const ofQuery = `${items}/queries/${(await made(`POST ${items}/queries`, savedQuery)).id}`
+  const ofView = `${items}/views/${(await made(`POST ${items}/views`, savedView)).id}`
+
   const requests: Request[] = [
+    [`POST ${items}/queries`, `POST ${items}/queries`, savedQuery],
+    [`PATCH ${items}/queries/{id}`, `PATCH ${ofQuery}`, { name: 'r' }],
+    [`DELETE ${items}/queries/{id}`, `DELETE ${ofQuery}`],
+    [`POST ${items}/views`, `POST ${items}/views`, savedView],
+    [`PATCH ${items}/views/{id}`, `PATCH ${ofView}`, { name: 'w' }],
+    [`DELETE ${items}/views/{id}`, `DELETE ${ofView}`],
     ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
     ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
     ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
+    ['POST /api/admin/impersonate', 'POST /api/admin/impersonate', { anonymous: true }],
+    ['POST /api/admin/auth/code', 'POST /api/admin/auth/code'],
+    ['POST /api/admin/unlock', 'POST /api/admin/unlock', { password: 'correct horse battery staple' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
     ...(hasVectors ? vectorRequests : []),
@@ -230,6 +246,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   return {
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
+    'POST /api/admin/auth/logout': () => api.call('POST /api/admin/auth/logout', { as: leaver }),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
     'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),
     'POST /api/admin/mfa/passkey/enroll/confirm': () => confirmPasskey(pia, ofPia.json),
@@ -244,7 +261,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys`
+    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys saved_items`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],

@@ -41,7 +41,8 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, uploads, moving, archive, signatures, serve, requires } = deps
-  const reads = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
+  const common = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
+  const reads = { ...common, impersonable: true } as const
   const writes = { ...reads, leastRole: 'operator', access: 'write' } as const
   /** One list of a caller or address at a time, because each counts all names that match. */
   const listers = new KeyedMutex()
@@ -154,7 +155,8 @@ export function objectRoutes(deps: {
     }),
     route('POST /api/storage/{bucket}/{name...}/sign', {
       summary: 'A URL that opens one file for a while',
-      ...reads,
+      // Without `impersonable`: a URL would outlive the token that made it.
+      ...common,
       body: t.object({
         expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })),
         transform: t.optional(

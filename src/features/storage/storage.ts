@@ -10,7 +10,7 @@ import { requireEnabled } from '../../http/route.ts'
 import { Blobs } from './blobs/blobs.ts'
 import { LocalStore } from './blobs/local-store.ts'
 import { S3Store } from './blobs/s3-store.ts'
-import type { Store } from './blobs/store.ts'
+import type { Blob, Store } from './blobs/store.ts'
 import { bucketRoutes } from './buckets.ts'
 import { type CdnConfig, createCdnProvider } from './cdn/provider.ts'
 import { Purges, purgeJob } from './cdn/purge.ts'
@@ -59,6 +59,8 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  /** Called for the bytes of an upload before its row is written. */
+  mirror: (blob: Blob) => Promise<void> | undefined
   /** How long removed files are kept, for backups that have their rows. */
   keepSeconds: number
   /** Around the store of the configuration. */
@@ -81,7 +83,7 @@ export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
   const store = deps.wrapStore?.(createStore(config)) ?? createStore(config)
-  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds })
+  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds, mirror: deps.mirror })
   const uploads = new Uploads(blobs, deps.identify, {
     maxFileBytes: config.max_file_size,
     timeoutMs,

@@ -49,7 +49,7 @@ export const findUpload = (id: string, bucket: string, creator: string): Sql =>
   sql`select ${ROW} from svc.uploads u where u.id = ${id}::uuid and u.bucket = ${bucket} and u.creator = ${creator}`
 
 /** Makes the request the only one that adds parts; no row unless it goes on where the upload ends. */
-export const claimUpload = (id: string, writer: string, offset: number): Sql => sql`
+export const takeUpload = (id: string, writer: string, offset: number): Sql => sql`
   update svc.uploads u set writer = ${writer}::uuid where u.id = ${id}::uuid and u.received = ${offset} and u.completed_at is null
   returning u.id::text as id`
 

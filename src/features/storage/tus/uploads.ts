@@ -89,7 +89,7 @@ export class ResumableUploads {
     const checksum = checksumIn(call.headers)
     return uploads.withPlace(call, async (signal) => {
       const writer = randomUUID()
-      const [taken] = await db.rows(onBehalfOf(who), q.claimUpload(id, writer, offset))
+      const [taken] = await db.rows(onBehalfOf(who), q.takeUpload(id, writer, offset))
       if (!taken) throw new AppError('conflict', 'Upload-Offset is not where the upload ends')
       const body = new BodySlices(call.raw.request, length - offset, signal)
       const end = checksum
