@@ -48,6 +48,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
   const userId = ana.user.id
   const hook = await made('POST /api/webhooks', { url: `${api.url}/health` })
+  const pastDelivery = crypto.randomUUID()
+  await api.sql(`insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, attempt, duration_ms,
+    request_body, response_body) values ('${pastDelivery}', '${hook.id}', '${pastDelivery}', 'create', 'notes', false, 1, 1, '{}', '')`)
   const app = await made('POST /api/admin/apps', { name: 'a', ownerUserId: userId })
   const lost = await made('POST /api/admin/apps', { name: 'b', ownerUserId: userId })
   const { apiKey } = await made('POST /api/admin/api-keys', { userId, name: 'k' })
@@ -160,6 +163,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/sql', 'POST /api/admin/sql', { query: 'create table made ()' }],
     ['POST /api/webhooks', 'POST /api/webhooks', { url: 'https://y.test/' }],
     ['PATCH /api/webhooks/{id}', `PATCH /api/webhooks/${hook.id}`, { enabled: false }],
+    [
+      'POST /api/webhooks/{id}/deliveries/{deliveryId}/replay',
+      `POST /api/webhooks/${hook.id}/deliveries/${pastDelivery}/replay`,
+    ],
     ['POST /api/webhooks/{id}/test', `POST /api/webhooks/${hook.id}/test`],
     ['DELETE /api/webhooks/{id}', `DELETE /api/webhooks/${hook.id}`],
     ['POST /api/admin/apps', 'POST /api/admin/apps', { name: 'c', ownerUserId: userId }],

@@ -6,7 +6,7 @@ import { limitOf } from '../../core/page.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { addressSubject } from '../../http/wire/client-address.ts'
 import { ANY_TRANSFORM, canonical, FITS, FORMATS, TRANSFORM_NAMES, transformIn } from './images/parameters.ts'
-import type { Archive } from './objects/archive.ts'
+import type { ZipArchive } from './objects/archive.ts'
 import type { Moving } from './objects/moving.ts'
 import { bucketName, encodedName, objectName } from './objects/names.ts'
 import type { Objects } from './objects/objects.ts'
@@ -35,7 +35,7 @@ export function objectRoutes(deps: {
   objects: Objects
   uploads: Uploads
   moving: Moving
-  archive: Archive
+  archive: ZipArchive
   signatures: Signatures
   serve: Serve
   requires: () => void

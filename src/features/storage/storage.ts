@@ -17,7 +17,7 @@ import { Purges, purgeJob } from './cdn/purge.ts'
 import { purgeRoute } from './cdn/routes.ts'
 import { ImageTransforms } from './images/images.ts'
 import { findSharp } from './images/worker.ts'
-import { Archive } from './objects/archive.ts'
+import { ZipArchive } from './objects/archive.ts'
 import { Moving } from './objects/moving.ts'
 import { Objects } from './objects/objects.ts'
 import { PolicedObjects } from './objects/policed.ts'
@@ -102,7 +102,7 @@ export function createStorage(deps: Deps): Storage {
     ...{ db, store, blobs, objects, uploads, identify: deps.identify },
     ...{ userQuota: config.user_quota_bytes, expirySeconds: config.upload_expiry },
   })
-  const archive = new Archive({ db, objects, policed, blobs, identify: deps.identify, baseUrl })
+  const archive = new ZipArchive({ db, objects, policed, blobs, identify: deps.identify, baseUrl })
   const images = new ImageTransforms({ db, blobs, cacheBytes: config.transform_cache_size, library: findSharp() })
   const signatures = new Signatures(deps.signingKey)
   const serve = createServing({ objects, blobs, images, signatures, publicSizes: config.public_sizes })

@@ -43,7 +43,7 @@ const PAGE = 200
 const PLACES = { total: 16, perKey: 2 }
 
 /** Folders in lists, and all files behind a prefix as one archive. */
-export class Archive {
+export class ZipArchive {
   readonly #deps: Deps
   readonly #places = new KeyedLimit(PLACES)
 
