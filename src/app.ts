@@ -13,13 +13,20 @@ import { createOps } from './app/ops.ts'
 import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
+import type { Telemetry } from './app/telemetry/telemetry.ts'
 import type { Config } from './config/config.ts'
-import { createMetrics } from './core/metrics.ts'
+import { createMetrics, type Metrics } from './core/metrics.ts'
 import { countWarnings, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
 import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
+
+/** Loaded only when it is configured. */
+const telemetryOf = async (config: Config, metrics: Metrics): Promise<Telemetry | undefined> => {
+  const endpoint = config.telemetry.otlp_endpoint || process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  return endpoint ? (await import('./app/telemetry/telemetry.ts')).startTelemetry(endpoint, metrics) : undefined
+}
 
 /** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
@@ -51,6 +58,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
 
+    const telemetry = await telemetryOf(config, metrics)
+    if (telemetry) lifecycle.own(telemetry)
     const { db, changeLog } = platform
     const cleanups = cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
     await events.jobs.work(jobTypesOf(features, cleanups))
@@ -61,6 +70,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      tracer: telemetry?.tracer,
       wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       sites: files.hosted,
