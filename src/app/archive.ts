@@ -32,7 +32,7 @@ type Deps = {
 }
 
 /** The continuous archive of `backup.continuous`: the log, and the bytes of uploads. */
-export class Archive implements Feature {
+export class ContinuousArchive implements Feature {
   readonly #deps: Deps
   readonly #archiver: Archiver
   readonly #copies: BlobCopies

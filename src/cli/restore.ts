@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { openBackupTarget, sealsOf } from '../app/backup-settings.ts'
 import type { Config } from '../config/config.ts'
-import { parseMoment, pointAt, pointBefore, type RestorePoint } from '../db/backup/restore/point.ts'
+import { parseRestoreTime, pointAt, pointBefore, type RestorePoint } from '../db/backup/restore/point.ts'
 import { type RestoreResult, restoreBackup } from '../db/backup/restore/restore.ts'
 import { chooseBackup } from '../db/backup/stored/choose.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
@@ -53,7 +53,7 @@ async function pointOf(
 ): Promise<RestorePoint> {
   const [at, before] = [context.flag('at'), context.flag('before')]
   if (typeof at === 'string') {
-    const moment = parseMoment(at)
+    const moment = parseRestoreTime(at)
     if (!moment) throw new UsageError(`not a time: ${at} (expected one such as "2026-11-16 12:00:00+00")`)
     return pointAt(target, seals, moment, id)
   }

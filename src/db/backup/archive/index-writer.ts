@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { reasonOf } from '../../../core/errors.ts'
 import { Loop } from '../../loop.ts'
 import { openConnection } from '../../protocol/driver.ts'
-import { type IndexEntry, indexName, listIndex } from '../stored/archive-index.ts'
+import { archiveIndexName, type IndexEntry, listIndex } from '../stored/archive-index.ts'
 import type { Seals } from '../stored/seal.ts'
 import { formatLsn } from '../stored/wal.ts'
 import type { BackupTarget } from '../target/target.ts'
@@ -60,7 +60,7 @@ export class ArchiveIndex {
     try {
       const { entries, fresh, next, sample, revocation } = await this.#read(this.#client)
       if (entries.length > 0) {
-        const name = indexName(archive, next, randomBytes(3).toString('hex'))
+        const name = archiveIndexName(archive, next, randomBytes(3).toString('hex'))
         const text = entries.map((entry) => `${JSON.stringify(entry)}\n`).join('')
         await target.put(name, seals.seal(name, [Buffer.from(text)]))
       }

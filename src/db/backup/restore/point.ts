@@ -16,7 +16,7 @@ export type EndedEntry = Extract<IndexEntry, { ended: string }>
 const MOMENT = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)\s*(Z|[+-]\d\d(?::?\d\d)?)?$/i
 
 /** `2026-11-16 12:00:00+00` or RFC 3339; without a zone it is UTC. Undefined for anything else. */
-export function parseMoment(text: string): { text: string; ms: number } | undefined {
+export function parseRestoreTime(text: string): { text: string; ms: number } | undefined {
   const [, day, time, zone = 'Z'] = MOMENT.exec(text.trim()) ?? []
   if (day === undefined || time === undefined) return undefined
   const offset = /^z$/i.test(zone) ? '+00:00' : zone.replace(/^([+-]\d\d):?(\d\d)?$/, (_, h, m = '00') => `${h}:${m}`)

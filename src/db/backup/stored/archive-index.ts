@@ -11,7 +11,7 @@ export type IndexEntry =
 const folder = (archive: string): string => `index/${archive}/`
 const NAME = /^index\/[a-z0-9-]{1,40}\/([0-9a-f]{16})-[0-9a-f]{6}$/
 
-export const indexName = (archive: string, to: string, mark: string): string =>
+export const archiveIndexName = (archive: string, to: string, mark: string): string =>
   `${folder(archive)}${parseLsn(to).toString(16).padStart(16, '0')}-${mark}`
 
 export type IndexObject = { name: string; to: bigint }
