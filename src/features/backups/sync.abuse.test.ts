@@ -78,10 +78,7 @@ test('with a dead target writes go on as async, and are sync again by themselves
   await s3.start()
   await eventually(async () => assert.deepEqual(await names(), [['svc_archive']]), { seconds: 240 })
   await eventually(async () => {
-    const rows = await query(
-      server,
-      `select action from svc.audit_log where action like 'archive.%' order by at`,
-    )
+    const rows = await query(server, `select action from svc.audit_log where action like 'archive.%' order by at`)
     assert.deepEqual(rows, [['archive.degraded'], ['archive.restored']])
   })
   await server.stop()

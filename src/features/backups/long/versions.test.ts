@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { query, runSvc, startEmbeddedServer, testFolder } from '../../../../test/kit/backups.ts'
+import { eventually } from '../../../../test/kit/kit.ts'
 
 const RELEASES: Record<number, string> = {
   14: '14.23.0-beta.17',
@@ -32,7 +33,7 @@ function binariesOf(major: number): string | undefined {
 }
 
 for (const major of Object.keys(RELEASES).map(Number)) {
-  test(`PostgreSQL ${major}: taken, verified, restored with its tablespace and archive, and refused by another version`, async (t) => {
+  test(`PostgreSQL ${major}: taken, verified, restored with its tablespaces and archive, and refused by another version`, async (t) => {
     const bin = process.platform === 'linux' ? binariesOf(major) : undefined
     if (bin === undefined) return t.skip(`no PostgreSQL ${major} here`)
     const home = testFolder()
@@ -44,10 +45,31 @@ for (const major of Object.keys(RELEASES).map(Number)) {
       data_dir: dataDir,
     }
     const server = await startEmbeddedServer(dataDir, { ...config, 'backup.continuous': 'async' })
-    await query(server, 'create table public.notes as select generate_series(1, 1000) as id')
-    const taken = await runSvc(['backup', '--json'], config)
-    assert.equal(taken.code, 0, taken.err)
+    const space = major >= 15 ? 'tablespace apart' : ''
+    if (space) {
+      await query(server, 'alter system set allow_in_place_tablespaces = on')
+      await query(server, 'select pg_reload_conf()')
+      await eventually(() => query(server, `create tablespace apart location ''`))
+    }
+    await query(server, `create table public.notes ${space} as select generate_series(1, 1000) as id`)
+    const { body } = await eventually(
+      async () => {
+        const answer = await server.call('GET /api/admin/backups', { as: 'admin' })
+        assert.equal(answer.body.items[0]?.state, 'good')
+        return answer
+      },
+      { seconds: 240 },
+    )
+    const taken = await eventually(
+      async () => {
+        const ran = await runSvc(['backup', '--json'], config)
+        assert.equal(ran.code, 0, ran.err)
+        return ran
+      },
+      { seconds: 240 },
+    )
     const { id } = JSON.parse(taken.out)
+    assert.notEqual(id, body.items[0].id)
     await query(server, 'insert into public.notes select generate_series(1001, 2000)')
     await server.stop()
     const verified = await runSvc(['backup', 'verify', id], config)
