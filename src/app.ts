@@ -14,12 +14,17 @@ import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
+import { AppError } from './core/errors.ts'
 import { createMetrics } from './core/metrics.ts'
 import { countWarnings, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
+import { auditedEffect } from './db/audit.ts'
 import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
+
+/** A refusal; what failed on our side may have happened. */
+const hasNoEffect = (error: unknown): boolean => error instanceof AppError && error.status < 500 && error.status !== 408
 
 /** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
@@ -46,7 +51,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
-    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
+    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, options.dashboardFolder)
     const features: readonly Feature[] = [...served, ...introspection.features]
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
@@ -63,6 +68,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       runOnce: data.runOnce,
       wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
+      isUnlocked: identity.admin.isUnlocked,
+      auditEffect: (entry, effect) => auditedEffect(platform.db, entry, effect, hasNoEffect),
       sites: files.hosted,
       authEnabled: config.auth.enabled,
       observe,

@@ -9,6 +9,8 @@ export const observations = {
   'error answer failed': 'error',
   'request not reported': 'error',
   'http server error': 'error',
+  'certificate read again': 'info',
+  'certificate not read again': 'warn',
   'audit entry lost': 'error',
   // processes
   'unhandled rejection': 'error',
@@ -31,7 +33,7 @@ export const observations = {
   'schema reload failed': 'warn',
   'schema check failed': 'warn',
   'schema listener failed': 'error',
-  'anybody may write to a table: it has no row level security': 'warn',
+  'anybody may write to tables without row level security': 'warn',
   'cannot watch table': 'warn',
   'admin SQL could not be stopped': 'warn',
   'the login of the operator stays open': 'warn',

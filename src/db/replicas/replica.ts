@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
 import type { Observe } from '../../core/observe.ts'
 import { openPool, type Pool, type PoolOptions } from '../pool/pool.ts'
-import { type Lsn, lsnOf } from '../pool/written-positions.ts'
+import { type Lsn, lsnOf } from '../pool/positions.ts'
 import { destroy, openConnection } from '../protocol/driver.ts'
 import { hostNames } from '../protocol/hosts.ts'
 
