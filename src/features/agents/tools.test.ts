@@ -100,3 +100,22 @@ test('all tools of a database with twenty tables are less than 3000 tokens', asy
     assert.ok(text.length / 3 < 3000, String(text.length))
   })
 })
+
+test('llms.txt names what its caller sees', async () => {
+  const asVisitor = await api.call('GET /llms.txt')
+  assert.match(asVisitor.headers.get('content-type') ?? '', /^text\/plain/)
+  await api.sql('create table hidden (id int primary key); revoke all on hidden from svc_anon')
+  await eventually(async () => {
+    assert.match((await api.call('GET /llms.txt', { as: ana.token })).text, /- hidden\(id integer key\)/)
+    assert.doesNotMatch((await api.call('GET /llms.txt')).text, /- hidden/)
+  })
+  assert.match(asVisitor.text, /- tickets\(id integer key, subject text, votes integer\)/)
+  assert.match(asVisitor.text, /- add_up\(a integer, b integer\) → integer/)
+})
+
+test('describe tells rules in words, never in SQL', async () => {
+  const { content, text } = await tool('describe', { table: 'notes' })
+  assert.ok(content.rules.includes('You see rows whose owner is you.'), JSON.stringify(content.rules))
+  assert.ok(!text.includes('svc.uid'))
+  assert.ok(content.examples.every((example: string) => /^(list|get|create) \{/.test(example)))
+})
