@@ -1,3 +1,4 @@
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { DryRun, LoggedChange } from '../../db/history/dry-run.ts'
 import { mayDo, tableByOid } from '../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
@@ -111,7 +112,7 @@ function loggedCounts(changes: readonly LoggedChange[]): Map<number, Counts> {
 }
 
 type Image = Readonly<Record<string, unknown>>
-const imageOf = (text: string | null): Image | null => (text === null ? null : (JSON.parse(text) as Image))
+const imageOf = (text: string | null): Image | null => (text === null ? null : (parseKeepingDigits(text) as Image))
 
 /** Seconds that a clock may be beside that of the transaction. */
 const SLACK_MS = 1_000
@@ -170,7 +171,7 @@ function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: s
       Object.keys(of)
         .sort()
         .map((name) => [name, plain(of[name], oid, isMade(name))])
-    return [oid, action, plain(key === null ? null : JSON.parse(key), oid, true), image(before), image(after)]
+    return [oid, action, plain(key === null ? null : parseKeepingDigits(key), oid, true), image(before), image(after)]
   })
 }
 

@@ -1,5 +1,6 @@
 import { AppError } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Db } from '../../db/db.ts'
 import { findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
@@ -197,7 +198,7 @@ export class Workbench implements McpServer {
     }
     const { counts, rows } = outcome.difference
     const tables = Object.keys(counts)
-    const changes = JSON.parse(outcome.difference.changes) as unknown[]
+    const changes = parseKeepingDigits(outcome.difference.changes) as unknown[]
     switch (outcome.kind) {
       case 'tried': {
         const notes = [
