@@ -73,6 +73,7 @@ export function createAgents(deps: AgentsDeps): Feature {
     route('POST /api/mcp', {
       summary: 'The Model Context Protocol, as the user of the token',
       auth: 'own',
+      requires,
       identify: (call) => {
         requires()
         return identifyAgent(deps, call)

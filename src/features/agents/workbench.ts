@@ -80,7 +80,7 @@ export class Workbench implements McpServer {
       if (!(refusal instanceof AppError)) throw refusal
       const tables = typeof args['table'] === 'string' ? [args['table'].slice(0, 128)] : []
       await trail.note({ ...trace, tables, rows: 0, error: refusal.errorCode })
-      if (refusal.status >= 500) throw refusal
+      if (refusal.status >= 500 && refusal.status !== 504) throw refusal
       // A message of the database's own code may be text of others.
       if (refusal.errorCode === 'raise_exception') await this.#quarantine()
       return refusalOf(refusal)
