@@ -19,6 +19,8 @@ import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createSavedItems } from '../features/dashboard/saved-items.ts'
+import { createImpersonation } from '../features/impersonation/routes.ts'
 import { createForeigners } from '../features/issuers/accounts.ts'
 import { createIssuers } from '../features/issuers/issuers.ts'
 import { issuerRoutes } from '../features/issuers/routes.ts'
@@ -109,6 +111,9 @@ export async function createIdentity(
   const secrets = new SecretKeeper({ db, box, observe })
 
   const logsOfAll = askAllWorkers('logs', logEntries)
+  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
+  const impersonation = createImpersonation({ db, keyById: (id) => apiKeys.keyById(id) })
+  const saved = createSavedItems({ db })
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -134,12 +139,18 @@ export async function createIdentity(
       if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
       return new Script(await db.openConnection(login), login.user)
     },
+    openScriptAs: async (who) => {
+      const opened = db.openAs(who)
+      if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
+      return new Script(await opened)
+    },
+    identityFor: impersonation.identityFor,
+    savedQuery: (who, id) => saved.queryFor(who, id),
     reloadSchema: async () => void (await schema.reload()),
     relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
     onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const { enabled: isOAuthServer, registration: hasRegistration, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
@@ -162,6 +173,7 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    resolveImpersonation: impersonation.resolve,
     ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
@@ -255,7 +267,7 @@ export async function createIdentity(
     rootSecret,
     keyFor,
     features: [
-      ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
+      ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
       ...(config.auth.enabled
         ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
         : []),

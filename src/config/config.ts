@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
+import { nearestName } from '../core/nearest.ts'
 import { Field, InvalidValue, NamedTables, type RawValue } from './fields.ts'
 import { table } from './table.ts'
 
@@ -35,6 +36,11 @@ const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
 
 const invalid = (key: string, reason: string): ConfigError => new ConfigError(`invalid value for ${key}: ${reason}`)
 
+function unknownKey(key: string): ConfigError {
+  const near = nearestName(key, fieldByKey.keys())
+  return new ConfigError(`unknown configuration key: ${key}${near === undefined ? '' : `; did you mean ${near}?`}`)
+}
+
 export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
 
 /** defaults < file < environment < flags < overrides */
@@ -49,7 +55,7 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
     if (value !== undefined) found.set(key, { value, text: true })
   }
   for (const [key, value] of Object.entries(sources.overrides ?? {})) {
-    if (fieldAt(key) === undefined) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (fieldAt(key) === undefined) throw unknownKey(key)
     found.set(key, { value, text: typeof value === 'string' })
   }
   const config = withDerived(build(table, '', found, cwd) as Config)
@@ -60,9 +66,10 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
 /** The public origin; `port` is the real port when the configured port is 0. */
 export function publicBaseUrl(config: Config, port = config.server.port): string {
   if (config.server.public_base_url !== '') return config.server.public_base_url
-  const { host } = config.server
-  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `http://localhost:${port}`
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const { host, tls_cert_file: certFile } = config.server
+  const scheme = certFile === '' ? 'http' : 'https'
+  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `${scheme}://localhost:${port}`
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 // ── The table, flattened ─────────────────────────────────────────────────────────────────────────────
@@ -137,7 +144,7 @@ function flatten(node: Record<string, unknown>, prefix: string): [string, unknow
     if (fieldAt(key) !== undefined) return [[key, value]]
     if (isTable(value) && Object.keys(value).length > 0) return flatten(value, `${key}.`)
     const isKnownTable = entries.some((entry) => entry.key === key || entry.key.startsWith(`${key}.`))
-    if (!isKnownTable) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (!isKnownTable) throw unknownKey(key)
     if (isTable(value)) return []
     throw invalid(key, 'expected a table')
   })
@@ -222,13 +229,15 @@ const CDN_KEYS = {
 } as const
 
 /** Checks that involve several keys. */
-function checkCombinations({ auth, api, backup, database, email, storage, jobs, push }: Config): void {
+function checkCombinations({ server, auth, api, backup, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (auth.org_roles[0] !== 'owner') throw invalid('auth.org_roles', 'must begin with owner')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
     if (value === '') throw invalid(key, `required ${when}`)
   }
+  if (server.tls_cert_file !== '') needed('server.tls_key_file', server.tls_key_file, 'with server.tls_cert_file')
+  if (server.tls_key_file !== '') needed('server.tls_cert_file', server.tls_cert_file, 'with server.tls_key_file')
   if (email.backend === 'smtp') {
     needed('email.from', email.from, 'when email.backend is smtp')
     needed('email.smtp.host', email.smtp.host, 'when email.backend is smtp')

@@ -55,6 +55,8 @@ export const table = {
       max: 128,
       flag: 'workers',
     }),
+    tls_cert_file: path('', 'certificate chain (PEM) of the server itself, read again when it changes; empty = no TLS'),
+    tls_key_file: path('', 'its private key (PEM)'),
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
@@ -81,6 +83,11 @@ export const table = {
     shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
     require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
+    dashboard: bool(true, 'false: /admin/ answers 404'),
+    dashboard_locked: bool(false, 'true: the dashboard only reads until it is unlocked, for ten minutes at a time'),
+    environment: str('', 'name of this installation on every page of the dashboard; `production` is red', {
+      check: emptyOr(/^[\p{L}\p{N} ._-]{1,40}$/u, 'must have at most 40 letters, digits, spaces, dots, dashes'),
+    }),
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),
@@ -289,6 +296,13 @@ export const table = {
     user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
       min: 0,
     }),
+    transform_cache_size: size('1GB', 'images in other sizes that are kept; the oldest go first'),
+    public_sizes: listOf(
+      ['160', '320', '640', '1280', '1920'],
+      'sizes of images in public buckets that list none: `320` is a width, `640x480` both',
+      { item: matching(/^[1-9]\d{0,3}(?:x[1-9]\d{0,3})?$/, 'a size') },
+    ),
+    upload_expiry: duration(86_400, 'how long a resumable upload waits for its next bytes'),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),
@@ -437,7 +451,11 @@ export const table = {
   },
   log: {
     level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: choice(['json', 'text'], 'json', 'form of a line'),
+    format: choice(
+      ['auto', 'json', 'text'],
+      'auto',
+      'form of a line; auto = text with colour on a terminal, json elsewhere',
+    ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   metrics: {

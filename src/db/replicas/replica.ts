@@ -2,9 +2,9 @@ import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
 import type { Observe } from '../../core/observe.ts'
 import { openPool, type Pool, type PoolOptions } from '../pool/pool.ts'
+import { type Lsn, lsnOf } from '../pool/positions.ts'
 import { destroy, openConnection } from '../protocol/driver.ts'
 import { hostNames } from '../protocol/hosts.ts'
-import { type Lsn, lsnOf } from './positions.ts'
 
 /** A replica that is behind for longer is passed by. */
 export const MAX_BEHIND_MS = 50

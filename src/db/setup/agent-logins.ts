@@ -89,7 +89,10 @@ export async function becomeOwner(server: pg.Client, schemas: readonly string[],
       select n.oid from pg_catalog.pg_namespace n where n.nspname = any ($1::text[])) and pg_catalog.strpos(pg_catalog.lower($2), pg_catalog.lower(typname)) > 0)`,
     [schemas, script],
   )
-  await server.query(`update pg_catalog.pg_class set relacl = null, relowner ${isOwner} where oid in ${MENTIONED}`, [schemas, script])
+  await server.query(`update pg_catalog.pg_class set relacl = null, relowner ${isOwner} where oid in ${MENTIONED}`, [
+    schemas,
+    script,
+  ])
   for (const schema of schemas) {
     await server.query(`grant usage, create on schema ${new Ident(schema).quoted} to ${owner}`)
   }

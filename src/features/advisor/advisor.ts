@@ -5,16 +5,16 @@ import type { Pool } from '../../db/pool/pool.ts'
 import { openTables } from '../../db/schema/introspect/open-tables.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { Ident } from '../../db/sql.ts'
-import type { AdviceItem } from './item.ts'
+import type { AdviceItem } from './advice.ts'
 import { policyAdvice } from './policies.ts'
-import type { SeenShape } from './shapes.ts'
+import type { SeenStatement } from './shapes.ts'
 import * as q from './sql.ts'
 
 export type AdvisorDeps = {
   db: Db & Pick<Pool, 'openConnection'>
   schema: SchemaCache
   schemas: readonly string[]
-  shapes: () => Promise<SeenShape[]>
+  shapes: () => Promise<SeenStatement[]>
 }
 
 /** A shape that ran so often and read so many rows for each that it returned lacks an index. */
@@ -28,7 +28,7 @@ export async function adviceFor({ db, schema, schemas, shapes }: AdvisorDeps): P
   const seen = await shapes()
   const [catalogue, policies, expands] = await Promise.all([
     db.rows<AdviceItem>(SYSTEM, q.catalogueAdvice, { kind: 'slow', plain: true }),
-    db.rows<q.RuleWithFunctions>(SYSTEM, q.policiesWithFunctions, { kind: 'slow', plain: true }),
+    db.rows<q.PolicyToJudge>(SYSTEM, q.policiesWithFunctions, { kind: 'slow', plain: true }),
     db.rows<q.ExpandRow>(SYSTEM, q.expandsWithoutIndex, { kind: 'slow', plain: true }),
   ])
   const isSeen = ({ child, parent }: q.ExpandRow): boolean =>
@@ -63,13 +63,13 @@ function openTable(key: string): AdviceItem {
 async function withMissing(
   client: Client,
   schemas: readonly string[],
-  shapes: readonly SeenShape[],
+  shapes: readonly SeenStatement[],
   items: readonly AdviceItem[],
   db: Db,
 ): Promise<AdviceItem[]> {
   const plans = await Plans.open(client, schemas)
   const often = shapes.filter(({ runs }) => runs >= LEAST_RUNS).slice(0, MOST_EXPLAINED)
-  const missing = new Map<string, { item: AdviceItem; shape: SeenShape }>()
+  const missing = new Map<string, { item: AdviceItem; shape: SeenStatement }>()
   for (const shape of often) {
     const explained = await plans.explain(shape.text, shape.role)
     for (const item of await missingOf(explained?.scans ?? [], db)) {
@@ -113,7 +113,12 @@ async function missingOf(scans: readonly WholeScan[], db: Db): Promise<AdviceIte
 const plainIdent = (name: string): string => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : new Ident(name).quoted)
 
 /** Costs of the plan without the index and with it, as hypopg imagines it. */
-async function gainOf(client: Client, plans: Plans, item: AdviceItem, shape: SeenShape): Promise<AdviceItem['gain']> {
+async function gainOf(
+  client: Client,
+  plans: Plans,
+  item: AdviceItem,
+  shape: SeenStatement,
+): Promise<AdviceItem['gain']> {
   const before = await plans.explain(shape.text, shape.role)
   await client.query('select * from hypopg_create_index($1)', [item.sql.replace(' concurrently', '')])
   const after = await plans.explain(shape.text, shape.role)

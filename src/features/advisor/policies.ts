@@ -1,8 +1,8 @@
-import type { AdviceItem } from './item.ts'
-import type { RuleWithFunctions } from './sql.ts'
+import type { AdviceItem } from './advice.ts'
+import type { PolicyToJudge } from './sql.ts'
 
 /** A policy that calls a function of the operator for each row; inside a subselect it is called once. */
-export function policyAdvice({ table, name, ident, using, check, functions }: RuleWithFunctions): AdviceItem[] {
+export function policyAdvice({ table, name, ident, using, check, functions }: PolicyToJudge): AdviceItem[] {
   const inEachRow = functions.filter((fn) =>
     [using, check].some((rule) => rule !== null && callsOf(rule, fn).length > 0),
   )

@@ -5,9 +5,9 @@ import type { Pool } from '../../db/pool/pool.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, route } from '../../http/route.ts'
+import type { AdviceItem } from './advice.ts'
 import { adviceFor } from './advisor.ts'
-import type { AdviceItem } from './item.ts'
-import { SeenShapes } from './shapes.ts'
+import { StatementShapes } from './shapes.ts'
 
 export type AdvisorFeatureDeps = { db: Pool; schema: SchemaCache; schemas: readonly string[]; askAllWorkers: Peers }
 
@@ -25,7 +25,7 @@ const item = t.object({
 export function createAdvisor({ db, schema, schemas, askAllWorkers }: AdvisorFeatureDeps): Feature & {
   advise: () => Promise<AdviceItem[]>
 } {
-  const shapes = new SeenShapes(db, () => db.shapes(1))
+  const shapes = new StatementShapes(db, () => db.shapes(1))
   const ofAll = askAllWorkers('shapes', () => shapes.unkept())
   const oneAtATime = new Semaphore(1)
   const advise = () =>

@@ -4,13 +4,13 @@ import type { Db } from '../../db/db.ts'
 import type { StatementShape } from '../../db/protocol/statements.ts'
 import { forgetShapes, keepShapes, keptShapes } from './sql.ts'
 
-export type SeenShape = { readonly text: string; readonly role: string; readonly runs: number }
+export type SeenStatement = { readonly text: string; readonly role: string; readonly runs: number }
 
 const MAX_TEXT = 20_000
 const HOUR_MS = 3_600_000
 
 /** Statements that requests caused, in memory and hourly in `svc.shapes`; never values. */
-export class SeenShapes {
+export class StatementShapes {
   readonly #db: Db
   readonly #read: () => readonly StatementShape[]
   /** By name: runs that are in the table. */
@@ -32,7 +32,7 @@ export class SeenShapes {
   }
 
   /** Those of callers that are not in the table yet, with their runs since. */
-  unkept(): SeenShape[] {
+  unkept(): SeenStatement[] {
     return this.#ofCallers().flatMap(({ name, text, role, runs }) => {
       const since = runs - (this.#kept.get(name) ?? 0)
       return since > 0 ? { text, role, runs: since } : []
@@ -55,9 +55,12 @@ export class SeenShapes {
   }
 
   /** With those of earlier hours and other processes. */
-  async all(others: readonly (readonly SeenShape[])[]): Promise<SeenShape[]> {
-    const sums = new Map<string, SeenShape>()
-    for (const { text, role, runs } of [...(await this.#db.rows<SeenShape>(SYSTEM, keptShapes)), ...others.flat()]) {
+  async all(others: readonly (readonly SeenStatement[])[]): Promise<SeenStatement[]> {
+    const sums = new Map<string, SeenStatement>()
+    for (const { text, role, runs } of [
+      ...(await this.#db.rows<SeenStatement>(SYSTEM, keptShapes)),
+      ...others.flat(),
+    ]) {
       const key = `${role} ${text}`
       sums.set(key, { text, role, runs: runs + (sums.get(key)?.runs ?? 0) })
     }

@@ -13,7 +13,7 @@ const leads = (
 ): Sql => sql`exists (select from pg_index i where i.indrelid = c.oid and i.indisvalid and i.indpred is null
   and (i.indkey::int2[])[0:cardinality(${columns}) - 1] @> ${columns} and (i.indkey::int2[])[0:cardinality(${columns}) - 1] <@ ${columns})`
 
-type AdviceRow = { kind: string; table: string; what: string; sql: string }
+export type AdviceRow = { kind: string; table: string; what: string; sql: string }
 
 /** Of two indexes that are the same, the one that serves no constraint goes; the younger one, if neither does. */
 const doubleIndexes = sql`
@@ -52,7 +52,7 @@ const policyColumns = sql`
   join pg_attribute a on a.attrelid = c.oid and a.attname = svc.owner_column(pg_get_expr(p.polqual, p.polrelid))
   where ${isUsers} and c.relrowsecurity and ${rowCount} >= ${LEAST_ROWS}::int and not ${leads(sql`array[a.attnum]`)}`
 
-export type RuleWithFunctions = {
+export type PolicyToJudge = {
   table: string
   name: string
   ident: string

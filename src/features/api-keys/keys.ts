@@ -91,20 +91,23 @@ export function createKeys(db: Db) {
     },
 
     /** The identity a key stands for; undefined for unknown, revoked and expired keys. */
-    async resolve(hash: string): Promise<(Identity & { kind: 'key' }) | undefined> {
-      const [found] = await db.rows<KeyRow>(SYSTEM, q.keyByHash(hash))
-      if (!found) return undefined
-      const { id, userId, email, scope, tables, appId, orgId, expiresAt } = found
-      return {
-        kind: 'key',
-        via: 'api_key',
-        keyId: id,
-        userId,
-        email,
-        grant: grantOf(scope, tables, appId),
-        ...(orgId !== null && { org: orgId }),
-        expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
-      }
-    },
+    resolve: (hash: string) => keyIdentity(db, q.keyByHash(hash)),
+    byId: (id: string) => keyIdentity(db, q.keyById(id)),
+  }
+}
+
+async function keyIdentity(db: Db, query: Sql): Promise<(Identity & { kind: 'key' }) | undefined> {
+  const [found] = await db.rows<KeyRow>(SYSTEM, query)
+  if (!found) return undefined
+  const { id, userId, email, scope, tables, appId, orgId, expiresAt } = found
+  return {
+    kind: 'key',
+    via: 'api_key',
+    keyId: id,
+    userId,
+    email,
+    grant: grantOf(scope, tables, appId),
+    ...(orgId !== null && { org: orgId }),
+    expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
   }
 }

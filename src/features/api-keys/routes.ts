@@ -42,6 +42,8 @@ export type ApiKeys = {
   routes: Route[]
   /** By the SHA-256 of the presented key, in hex. */
   resolveApiKey(hash: string): Promise<(Identity & { kind: 'key' }) | undefined>
+  /** Without noting that it was used. */
+  keyById(id: string): Promise<(Identity & { kind: 'key' }) | undefined>
   stop(): Promise<void>
 }
 
@@ -126,6 +128,7 @@ export function createApiKeys(deps: {
       if (who) lastUsed.mark(who.keyId)
       return who
     },
+    keyById: (id) => keys.byId(id),
     stop: lastUsed.stop,
   }
 }

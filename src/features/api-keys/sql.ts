@@ -71,11 +71,15 @@ export const revokeKey = (id: string, owner: string | null): Sql => sql`
   )
   select svc.revoke('key', id::text) from gone`
 
-export const keyByHash = (hash: string): Sql => sql`
+export const keyByHash = (hash: string): Sql => liveKey(sql`k.key_hash = ${hash}`)
+
+export const keyById = (id: string): Sql => liveKey(sql`k.id = ${id}::uuid`)
+
+const liveKey = (condition: Sql): Sql => sql`
   select k.id::text as id, k.user_id::text as "userId", coalesce(u.email, '') as email, k.scope,
          k.allowed_tables as tables, k.app_id::text as "appId", k.org_id::text as "orgId", k.expires_at as "expiresAt"
   from svc.api_keys k join svc.users u on u.id = k.user_id
-  where k.key_hash = ${hash} and k.revoked_at is null and u.disabled_at is null and (k.expires_at is null or k.expires_at > now())
+  where ${condition} and k.revoked_at is null and u.disabled_at is null and (k.expires_at is null or k.expires_at > now())
     and (k.org_id is null or exists (select from svc.members m where m.org_id = k.org_id and m.user_id = k.user_id))`
 
 export const touchKeys = (ids: readonly string[]): Sql => sql`

@@ -22,7 +22,7 @@ import { rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
 
 export type AuthDeps = Pick<
   IdentifyDeps,
-  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveForeignToken'
+  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveImpersonation' | 'resolveForeignToken'
 > & {
   db: Db
   revocations: Revocations
