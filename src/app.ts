@@ -29,7 +29,7 @@ const hasNoEffect = (error: unknown): boolean => error instanceof AppError && er
 
 /** Loaded only when it is configured. */
 const telemetryOf = async (config: Config, metrics: Metrics): Promise<Telemetry | undefined> => {
-  const endpoint = config.telemetry.otlp_endpoint || process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  const endpoint = config.telemetry.otlp_endpoint
   return endpoint ? (await import('./app/telemetry/telemetry.ts')).startTelemetry(endpoint, metrics) : undefined
 }
 

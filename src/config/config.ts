@@ -163,6 +163,9 @@ function readEnv(env: Readonly<Record<string, string | undefined>>, found: Found
     // Container tools pass unset variables as empty strings, so only for lists an empty value counts.
     if (value !== '' || field.type.startsWith('list')) found.set(key, { value, text: true })
   }
+  // As other programs take it; our own variable wins.
+  const otlp = env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  if (otlp && !found.has('telemetry.otlp_endpoint')) found.set('telemetry.otlp_endpoint', { value: otlp, text: true })
   const alias = env['SVC_CORS_ORIGINS']
   if (alias !== undefined) found.set('server.cors_origins', { value: alias, text: true })
 }

@@ -41,7 +41,7 @@ test('one slash at the end of a path is ignored, and meets the same guard', asyn
   assert.equal((await api.call('GET /health/')).status, 200)
   assert.equal((await api.call('GET /api/admin/stats/')).status, 401)
   assert.equal((await api.call('GET /api/auth/me/')).status, 401)
-  for (const path of ['/api/collections/pairs//', '/api//collections/pairs', '/health//', '//'] as const) {
+  for (const path of ['/api/collections/pairs//', '/api//collections/pairs', '/health//', '///'] as const) {
     assert.equal((await api.call(`GET ${path}`)).status, 404, path)
   }
 })

@@ -25,7 +25,7 @@ test('no page of the server shares an origin with the scripts of a site', async 
       assert.deepEqual([status, type], [404, 'application/json'], `${host}${path}`)
     }
   }
-  const others = paths.filter((path) => !path.startsWith('/admin'))
+  const others = paths.filter((path) => !path.startsWith('/admin') && !path.includes('{'))
   for (const path of others) assert.equal((await visit('localhost', path)).status, 200, path)
   assert.equal((await visit('shop.localhost', '/api/openapi.json')).status, 200)
 })
