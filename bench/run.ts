@@ -1,9 +1,10 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
   limits: () => import('./limits.ts'),
   realtime: () => import('./realtime/suite.ts'),
+  live: () => import('./live/suite.ts'),
   files: () => import('./files.ts'),
   jobs: () => import('./jobs.ts'),
   graphql: () => import('./graphql.ts'),

@@ -1,12 +1,13 @@
-// Builds dist/ from src/ and client/src/ when they are newer. Used by `npm run build` and `npm start`.
+// Builds dist/ from src/, client/src/ and dashboard/src/ when they are newer. Used by `npm run build` and `npm start`.
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
+import { bundleDashboard } from './dashboard.js'
 import { ensureInstalled, fail, log, root } from './install.js'
 
 const stamp = `${root}dist/.built`
 
 const sources = () =>
-  ['src', 'client/src']
+  ['src', 'client/src', 'dashboard/src']
     .flatMap((folder) => readdirSync(root + folder, { recursive: true, withFileTypes: true }))
     .filter((entry) => entry.isFile() && !entry.name.endsWith('.test.ts'))
     .map((entry) => `${entry.parentPath}/${entry.name}`.slice(root.length))
@@ -15,7 +16,9 @@ const sources = () =>
 function isCurrent(files) {
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== files.join('\n')) return false
   const built = statSync(stamp).mtimeMs
-  return [...files, 'scripts/build.js', 'package-lock.json'].every((file) => statSync(root + file).mtimeMs <= built)
+  return [...files, 'scripts/build.js', 'scripts/dashboard.js', 'package-lock.json'].every(
+    (file) => statSync(root + file).mtimeMs <= built,
+  )
 }
 
 /** Packages that a start does not need; each is bundled into one file, which loads faster. */
@@ -119,7 +122,8 @@ export async function ensureBuilt() {
   // Removes outputs of deleted sources.
   rmSync(`${root}dist`, { recursive: true, force: true })
   log('building …')
-  await bundle(`${root}dist`).catch((error) => fail(`building: ${error.message}`))
+  const parts = [bundle(`${root}dist`), bundleDashboard(`${root}dist/dashboard`)]
+  await Promise.all(parts).catch((error) => fail(`building: ${error.message}`))
   writeFileSync(stamp, files.join('\n'))
   // Files edited during the build count as newer.
   utimesSync(stamp, started, started)

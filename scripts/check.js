@@ -9,6 +9,8 @@ const checks = [
   ['types of browser code', bin('tsc'), '-p', 'src/pages'],
   ['types of the client', bin('tsc'), '-p', 'client'],
   ['types of its tests, and what the compiler must find', bin('tsc'), '-p', 'client/test'],
+  ['types of the dashboard', bin('tsc'), '-p', 'dashboard'],
+  ['types of its tests', bin('tsc'), '-p', 'dashboard/test'],
   ['types of the examples', bin('tsc'), '-p', 'examples'],
   ['lint and format', bin('biome'), 'check', '--error-on-warnings'],
   ['dead code', bin('knip')],

@@ -11,6 +11,8 @@ export type CallOptions = {
   timeout?: number
   /** How often a call that may be repeated is; 0 = it goes out once. */
   retry?: number
+  /** A write is tried and rolled back; the answer is what it would have done. */
+  dryRun?: boolean
 }
 
 /** What is used of a WebSocket. */
@@ -147,7 +149,7 @@ export function createCore(url: string, options: Options = {}): Core {
     const isStream = typeof ReadableStream === 'function' && body instanceof ReadableStream
     const headers: Record<string, string> = {
       ...(isJson ? { 'content-type': 'application/json' } : request.type && { 'content-type': request.type }),
-      ...(repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
+      ...(call.dryRun ? { 'dry-run': 'true' } : repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
       ...(position !== undefined && { 'svc-position': position }),
       ...options.headers,
       ...call.headers,
@@ -192,7 +194,8 @@ export function createCore(url: string, options: Options = {}): Core {
       if (request.as) return response as T
       const text = await response.text()
       const isText = !response.headers.get('content-type')?.includes('json')
-      return (text === '' ? undefined : isText ? text : parse(text)) as T
+      const value = text === '' ? undefined : isText ? text : parse(text)
+      return ((call.dryRun && (value as { dry_run?: unknown })?.dry_run) || value) as T
     }
 
     /** A call goes out as the caller who made it, or not at all. */

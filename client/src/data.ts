@@ -97,6 +97,19 @@ type ImportOptions<DB, T> = Partial<Upsert<DB, T>> & {
 }
 export type Imported = { created: number; updated: number; skipped: number; dry_run: boolean }
 
+/** What a write would have done: its status and answer, and the changes that the caller may see, those of triggers too. */
+export type DryRun<Answer> = {
+  status: number
+  answer: Answer
+  changes: (
+    | { table: string; action: string; key: unknown; changes: Record<string, { old?: unknown; new?: unknown }> }
+    | { other: true }
+  )[]
+  /** There are more changes than are listed. */
+  truncated?: boolean
+}
+type Dry = CallOptions & { dryRun: true }
+
 /** One part of a batch, made by `op`. */
 export type Operation<Result> = { readonly method: string; readonly result?: Result }
 type Results<Ops extends readonly Operation<unknown>[]> = {
@@ -159,9 +172,12 @@ type KeyedReads<DB, T extends TableName<DB>> = {
 }
 
 type Writes<DB, T extends TableName<DB>> = {
+  create(row: Insert<DB, T>, call: Dry): Promise<DryRun<Row<DB, T>>>
   create(row: Insert<DB, T>, call?: CallOptions): Promise<Row<DB, T>>
+  upsert(row: Insert<DB, T>, options: Upsert<DB, T>, call: Dry): Promise<DryRun<Row<DB, T>>>
   upsert(row: Insert<DB, T>, options: Upsert<DB, T>, call?: CallOptions): Promise<Row<DB, T>>
   /** All of it or nothing. The results are in the order of the operations. */
+  batch(operations: readonly Operation<unknown>[], call: Dry): Promise<DryRun<{ status: number; body?: unknown }[]>>
   batch<const Ops extends readonly Operation<unknown>[]>(operations: Ops, call?: CallOptions): Promise<Results<Ops>>
   import(
     rows: Blob | string | Uint8Array<ArrayBuffer> | readonly Insert<DB, T>[],
@@ -175,7 +191,9 @@ type Writes<DB, T extends TableName<DB>> = {
 }
 
 type KeyedWrites<DB, T extends TableName<DB>> = {
+  update(key: Key<DB, T>, change: Update<DB, T>, call: Dry): Promise<DryRun<Row<DB, T>>>
   update(key: Key<DB, T>, change: Update<DB, T>, call?: CallOptions): Promise<Row<DB, T>>
+  delete(key: Key<DB, T>, call: Dry): Promise<DryRun<null>>
   delete(key: Key<DB, T>, call?: CallOptions): Promise<void>
   op: {
     update(key: Key<DB, T>, change: Update<DB, T>): Operation<Row<DB, T>>
@@ -281,8 +299,10 @@ export function rowsOf(core: Core, table: string) {
       update: (key: unknown, body: object) => ({ method: 'update', id: idOf(key), body }),
       delete: (key: unknown) => ({ method: 'delete', id: idOf(key) }),
     },
-    batch: async (operations: readonly object[], call?: CallOptions) =>
-      (await write<{ body?: unknown }[]>('POST', `${path}/batch`, { operations }, call)).map(({ body = null }) => body),
+    batch: async (operations: readonly object[], call?: CallOptions) => {
+      const results = await write<{ body?: unknown }[]>('POST', `${path}/batch`, { operations }, call)
+      return call?.dryRun ? results : results.map(({ body = null }) => body)
+    },
     count: async ({ filter }: Query = {}, call?: CallOptions) =>
       ((await aggregate({ count: true, ...(filter && { filter }) }, call)) as { count: number }[])[0]?.count ?? 0,
     aggregate,

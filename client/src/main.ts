@@ -1,9 +1,12 @@
 import { type Auth, createAuth } from './auth.ts'
+import { type Channel, type ChannelOptions, createChannels } from './channels.ts'
 import { type CallOptions, type Core, createCore, type Options } from './core.ts'
 import { type Collection, type DataClient, dataOf, rowsOf } from './data.ts'
-import type { AnyDatabase, FilterOf, Row, TableName } from './database.ts'
+import type { AnyDatabase, Column, ExpandPath, FilterOf, Key, Read, Row, Sort, TableName } from './database.ts'
 import type { ApiError } from './errors.ts'
 import { filterText } from './filter.ts'
+import { createHistory, type PastChanges } from './history.ts'
+import { createLive, type LiveOptions } from './live.ts'
 import { createRealtime, type Realtime } from './realtime.ts'
 import { memory } from './session.ts'
 import { createStorage, type Storage } from './storage.ts'
@@ -28,8 +31,33 @@ type Watched<DB, T> = {
   ): AsyncGenerator<Change<Row<DB, T>>>
 }
 
+/** As a list, without pages. */
+type LiveQuery<DB, T, F, E> = {
+  filter?: FilterOf<DB, T>
+  sort?: Sort<DB, T>
+  /** At most 500. */
+  perPage?: number
+  fields?: readonly F[]
+  expand?: readonly (E & ExpandPath<DB, T, E>)[]
+  /** Further tables whose changes read the list again; views need them. */
+  depends?: readonly TableName<DB>[]
+}
+
+type Lives<DB, T extends TableName<DB>> = {
+  /** All rows of the list, at first and whenever they change, until the function that it returns is called. */
+  live<const F extends Column<DB, T> = never, const E extends string = never>(
+    query: LiveQuery<DB, T, F, E>,
+    onRows: (rows: readonly Read<DB, T, F, E>[]) => void,
+    options?: LiveOptions,
+  ): () => void
+  /** What became of a row, newest first, where the operator has opened it. */
+  history(key: Key<DB, T>, query?: { perPage?: number; cursor?: string }, call?: CallOptions): Promise<PastChanges>
+}
+
 export type Client<DB> = Omit<DataClient<DB>, 'from'> & {
-  from<T extends TableName<DB>>(table: T): Collection<DB, T> & Watched<DB, T>
+  from<T extends TableName<DB>>(table: T): Collection<DB, T> & Watched<DB, T> & Lives<DB, T>
+  /** Broadcast and presence: joins a channel, and joins it again whenever the connection was lost. */
+  channel(name: string, options?: ChannelOptions): Channel
   readonly auth: Auth
   readonly storage: Storage
   /** A client of another caller, which shares nothing with this one. */
@@ -83,9 +111,19 @@ export function createClient<DB = AnyDatabase>(url: string, options: Options = {
   const core: Core = createCore(url, options)
   const auth = createAuth(core)
   const realtime = createRealtime(core)
+  const { live } = createLive(core)
+  const { history } = createHistory(core)
   return {
     ...dataOf<DB>(core),
-    from: (table) => ({ ...rowsOf(core, table), ...watched(realtime, table) }) as never,
+    from: (table) =>
+      ({
+        ...rowsOf(core, table),
+        ...watched(realtime, table),
+        live: (query: Readonly<Record<string, unknown>>, onRows: (rows: never) => void, options?: LiveOptions) =>
+          live(table, query, onRows, options),
+        history: (key: unknown, query?: object, call?: CallOptions) => history(table, key, query, call),
+      }) as never,
+    ...createChannels(core),
     auth,
     storage: createStorage(core),
     as: (token) => createClient(url, { ...options, key: token, session: memory() }),
@@ -93,11 +131,14 @@ export function createClient<DB = AnyDatabase>(url: string, options: Options = {
 }
 
 export type { Auth, Mfa, SignIn } from './auth.ts'
+export type { Channel, ChannelMessage, ChannelOptions, Member } from './channels.ts'
 export type { CallOptions, Options } from './core.ts'
-export type { Collection, CursorPage, DataClient, Imported, Page } from './data.ts'
+export type { Collection, CursorPage, DataClient, DryRun, Imported, Page } from './data.ts'
 export type { AnyDatabase, DatabaseType, Insert, Row, TextNumbers, Update } from './database.ts'
 export { ApiError, NetworkError, SessionEnded } from './errors.ts'
 export { type Filter, where } from './filter.ts'
+export type { PastChange, PastChanges } from './history.ts'
+export type { LiveOptions } from './live.ts'
 export { cookies, memory } from './session.ts'
 export type { Session, SessionStore, User } from './session-store.ts'
 export type { Storage, StoredFile } from './storage.ts'

@@ -19,7 +19,7 @@ export type Loaded<Data> = {
 }
 
 type Mode = {
-  /** Reads again when the table changes. */
+  /** Stays true as others write. A live list has one page, of which the total is known while it is not full. */
   live?: boolean
 }
 type Suspended = Mode & { suspense: true }
@@ -53,9 +53,12 @@ type Table = {
   list(query: object): Promise<unknown>
   find(key: unknown, query: object): Promise<unknown>
   watch(watcher: object): () => void
+  live(query: object, onRows: (rows: readonly unknown[]) => void, options: object): () => void
 }
 
-type Watch = (reload: () => void) => () => void
+/** `reload`: something has changed. `show`: what is there now, or why nothing comes any more. */
+type Watching = { reload(): void; show(data: unknown, error?: Error): void }
+type Watch = (entry: Watching) => () => void
 
 /** One result, for all components that show it. */
 class Entry {
@@ -66,6 +69,8 @@ class Entry {
   readonly #drop: () => void
   readonly #listeners = new Set<() => void>()
   #isStale = false
+  /** It is told what is there, so that what was read before does not count. */
+  #isShown = false
   #stop: (() => void) | undefined
   #dropping: ReturnType<typeof setTimeout> | undefined
   #gathering: ReturnType<typeof setTimeout> | undefined
@@ -81,7 +86,7 @@ class Entry {
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener)
     clearTimeout(this.#dropping)
-    this.#stop ??= this.#watch?.(() => this.#gather())
+    this.#stop ??= this.#watch?.({ reload: () => this.#gather(), show: (data, error) => this.#show(data, error) })
     if (!this.promise) void this.reload()
     return () => {
       this.#listeners.delete(listener)
@@ -97,12 +102,18 @@ class Entry {
       this.#isStale = true
       return this.promise
     }
+    if (this.#isShown) return Promise.resolve()
     this.#set({ isLoading: true })
     this.promise = this.#read().then(
-      (data) => this.#set({ data, error: undefined, isLoading: false }),
-      (error: Error) => this.#set({ error, isLoading: false }),
-    )
+      (data) => this.#isShown || this.#set({ data, error: undefined, isLoading: false }),
+      (error: Error) => this.#isShown || this.#set({ error, isLoading: false }),
+    ) as Promise<void>
     return this.promise
+  }
+
+  #show(data: unknown, error?: Error): void {
+    this.#isShown = !error
+    this.#set({ ...(!error && { data }), error, isLoading: false })
   }
 
   #gather(): void {
@@ -139,6 +150,7 @@ function useEntry(
   about: unknown,
   { live = false, suspense = false }: { live?: boolean; suspense?: boolean },
   read: (table: Table) => Promise<unknown>,
+  follow?: (table: Table, entry: Watching) => () => void,
 ): Loaded<unknown> {
   const client = useClient<AnyDatabase>()
   // What one person has read is not shown to the next.
@@ -147,8 +159,15 @@ function useEntry(
   const cache = caches.get(client.core) ?? new Map<string, Entry>()
   caches.set(client.core, cache)
   const rows = (): Table => client.from(table) as unknown as Table
-  const watch: Watch = (reload) =>
-    rows().watch({ onChange: reload, onReset: reload, onStatus: (status: string) => status === 'live' && reload() })
+  const watch: Watch = (entry) => {
+    const { reload } = entry
+    if (follow) return follow(rows(), entry)
+    return rows().watch({
+      onChange: reload,
+      onReset: reload,
+      onStatus: (status: string) => status === 'live' && reload(),
+    })
+  }
   const entry =
     cache.get(key) ??
     new Entry(
@@ -185,9 +204,31 @@ export function useList<T extends TableName<DB>, const F extends Column<DB, T> =
   query?: ListOptions<T, F, E>,
   mode?: Waiting,
 ): Loaded<Page<Read<DB, T, F, E>> | undefined>
-export function useList(table: string, query: { filter?: object } = {}, mode: Mode & { suspense?: boolean } = {}) {
+export function useList(
+  table: string,
+  query: { filter?: object; page?: number; perPage?: number } = {},
+  mode: Mode & { suspense?: boolean } = {},
+) {
   const about = ['list', { ...query, filter: filterText(query.filter) }]
-  return useEntry(table, about, mode, (rows) => rows.list(query))
+  const { page = 1, perPage = 20, ...others } = query
+  const follow = (rows: Table, { show }: Watching): (() => void) =>
+    rows.live({ ...others, perPage }, (items) => show(livePage(items, perPage)), {
+      onError: (error: Error) => show(undefined, error),
+    })
+  // Only the first page is kept true; of others the table is watched.
+  return useEntry(table, about, mode, (rows) => rows.list(query), page > 1 ? undefined : follow)
+}
+
+/** While the page is not full, its rows are all there are. */
+function livePage(items: readonly unknown[], perPage: number) {
+  const isAll = items.length < perPage
+  return {
+    items,
+    page: 1,
+    perPage,
+    totalItems: isAll ? items.length : -1,
+    totalPages: isAll ? Math.sign(items.length) : -1,
+  }
 }
 
 type RowOptions<T extends TableName<DB>, F, E> = {

@@ -21,6 +21,7 @@ export const SCHEMA = `
   alter table mine enable row level security;
   create policy own on mine using (owner = svc.uid());
   create view titles as select title from notes;
+  select svc.watch('mine'), svc.open_history('mine');
   create function add(a bigint, b bigint default 1) returns bigint language sql as 'select a + b';
   create function nothing() returns void language sql as '';
   create function wild() returns setof notes language sql as 'select * from notes where mood = ''wild''';

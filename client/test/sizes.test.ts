@@ -11,6 +11,8 @@ const LIMITS = {
   data: 4_500,
   'data, auth': 6_900,
   'data, auth, realtime': 9_000,
+  live: 3_800,
+  history: 400,
   channels: 2_000,
   everything: 12_000,
   react: 2_000,

@@ -25,6 +25,8 @@ export const ENTRIES = {
   data: `export { createClient, where } from './data.ts'`,
   'data, auth': DATA,
   'data, auth, realtime': `${DATA}; export { createRealtime } from './realtime.ts'`,
+  live: `export * from './live.ts'`,
+  history: `export * from './history.ts'`,
   channels: `export * from './channels.ts'`,
   everything: `export * from './main.ts'`,
   react: `export * from './react.ts'`,

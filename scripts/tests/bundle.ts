@@ -7,6 +7,9 @@ import type { Batches } from './batches.ts'
 /** Types of scripts/build.js, which is plain JavaScript. */
 type ServerBuild = { bundle(outdir: string): Promise<void> }
 
+/** Types of scripts/dashboard.js. */
+type DashboardBuild = { bundleDashboard(outdir: string): Promise<void> }
+
 /** Replaces `node:test` in bundled files. */
 const NODE_TEST = 'scripts/tests/node-test.ts'
 
@@ -99,4 +102,12 @@ export async function bundleServer(root: string, folder: string): Promise<string
   const { bundle } = (await import(new URL('../build.js', import.meta.url).href)) as ServerBuild
   await bundle(join(folder, 'dist'))
   return join(folder, 'dist/main.js')
+}
+
+/** The dashboard as `npm run build` makes it. */
+export async function bundleDashboard(root: string, build: string): Promise<string> {
+  const outdir = join(build, 'dashboard')
+  const dashboard = (await import(pathToFileURL(join(root, 'scripts/dashboard.js')).href)) as DashboardBuild
+  await dashboard.bundleDashboard(outdir)
+  return outdir
 }

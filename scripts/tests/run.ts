@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { batchesOf, PURE } from './batches.ts'
-import { bundleServer, bundleTests } from './bundle.ts'
+import { bundleDashboard, bundleServer, bundleTests } from './bundle.ts'
 import { ensurePrograms } from './debian.ts'
 import { extensionsPostgres } from './extensions-postgres.ts'
 import { longestFirst, readTimes, writeTimes } from './order.ts'
@@ -40,6 +40,7 @@ export async function runTests({ root, log, words, faultRounds, long }: Run): Pr
     const build = join(scratch, 'build')
     const code = join(build, 'tests')
     const batches = batchesOf(texts)
+    if (mention('openDashboard')) process.env['SVC_TEST_DASHBOARD'] = await bundleDashboard(root, build)
     await bundleTests(root, code, { batches, programs: filesIn(root, PROGRAM) })
     // The environment of the tests. One cluster of each kind serves the whole run.
     Object.assign(process.env, extensions, { TMPDIR: scratch, SVC_TEST_CODE: code, FAULT_ROUNDS: String(faultRounds) })
@@ -87,7 +88,7 @@ const forTests = {
 const PROGRAM = /-(owner|process|victim)\.ts$/
 
 const filesIn = (root: string, pattern: RegExp): string[] =>
-  ['src', 'test', 'client']
+  ['src', 'test', 'client', 'dashboard']
     .flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((f) => join(folder, f)),
     )

@@ -1,9 +1,13 @@
 import type { Config } from '../config/config.ts'
+import type { Peers } from '../core/peers.ts'
 import { version } from '../core/version.ts'
 import { DryRuns } from '../db/history/dry-run.ts'
+import { createAdvisor } from '../features/advisor/routes.ts'
 import { Confirmations } from '../features/agents/confirm.ts'
 import { GuardedWrites } from '../features/agents/guarded-write.ts'
 import { Marks } from '../features/agents/marks.ts'
+import { operatorRoute } from '../features/agents/operator/routes.ts'
+import { OperatorTools } from '../features/agents/operator/tools.ts'
 import { createAgents } from '../features/agents/routes.ts'
 import { ToolRoutes } from '../features/agents/tool-call.ts'
 import { Tools } from '../features/agents/tools.ts'
@@ -21,6 +25,7 @@ export async function createAgentsGroup(
   identity: IdentityGroup,
   data: DataGroup,
   lifecycle: Lifecycle,
+  askAllWorkers: Peers,
 ) {
   const { db: own, schema, changeLog, logKey: key, publicUrl, observe } = platform
   const db = config.agents.enabled ? lifecycle.own(await platform.openAgentPool()) : own
@@ -47,5 +52,17 @@ export async function createAgentsGroup(
     isEnabled: config.agents.enabled,
     hasOAuthServer: config.auth.oauth_provider.enabled,
   })
-  return { features: [agents] }
+  const { schemas } = config.api
+  const advisor = createAdvisor({ db: own, schema, schemas, askAllWorkers })
+  const operator = new OperatorTools({
+    db: own,
+    schemas,
+    advise: advisor.advise,
+    logs: async () => (await identity.logsOfAll()).flat().sort((a, b) => (a.time < b.time ? -1 : 1)),
+    observe,
+    appName: config.server.app_name,
+    version,
+  })
+  const operators = { routes: [operatorRoute({ tools: operator, isEnabled: config.agents.admin, publicBaseUrl })] }
+  return { features: [agents, advisor, operators] }
 }

@@ -73,8 +73,26 @@ export async function createData(
     const parts: readonly Feature[] = [rows, createRpc(shared), createHistory({ ...history, db: other })]
     return parts.flatMap((feature) => feature.routes ?? [])
   }
+  const graphql = createGraphql({
+    db,
+    schema,
+    log: changeLog,
+    dryRuns,
+    candidates,
+    cursors,
+    config: config.graphql,
+    isLocal: isLoopbackHost(config.server.host),
+    anonymousMayWrite: config.api.anonymous === 'all',
+    timeoutMs,
+    observe,
+    replicas: replicas && {
+      from: (who, position, of, oids) => replicas.from({ who, position, schema: of, oids }),
+      wrote: (who) => replicas.wrote(who),
+    },
+  })
   return {
     liveList,
+    graphqlRequests: graphql.requests,
     routesOn,
     features: [
       createSchemaFeature({ schema }),
@@ -112,23 +130,7 @@ export async function createData(
       }),
       createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.ensureInstalled() }),
       createRpc({ db, schema, log: changeLog, dryRuns }),
-      createGraphql({
-        db,
-        schema,
-        log: changeLog,
-        dryRuns,
-        candidates,
-        cursors,
-        config: config.graphql,
-        isLocal: isLoopbackHost(config.server.host),
-        anonymousMayWrite: config.api.anonymous === 'all',
-        timeoutMs,
-        observe,
-        replicas: replicas && {
-          from: (who, position, of, oids) => replicas.from({ who, position, schema: of, oids }),
-          wrote: (who) => replicas.wrote(who),
-        },
-      }),
+      graphql,
       createHistory({ ...history, db }),
       createMatviews({ db, observe }),
       vector,

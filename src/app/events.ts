@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import { appIdOf } from '../core/identity.ts'
+import { meteredAppOf } from '../core/identity.ts'
 import { version } from '../core/version.ts'
 import { createAuditTrail } from '../features/audit/routes.ts'
 import { createJobs } from '../features/jobs/routes.ts'
@@ -21,7 +21,7 @@ export function createEvents(
   platform: Platform,
   identity: IdentityGroup,
   lifecycle: Lifecycle,
-  { liveList }: Pick<DataGroup, 'liveList'>,
+  { liveList, graphqlRequests }: Pick<DataGroup, 'liveList' | 'graphqlRequests'>,
 ) {
   const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
   const { identify, revocations, box, keyFor } = identity
@@ -43,9 +43,10 @@ export function createEvents(
     clock: revocations.clock,
     observe,
     metrics,
-    opened: (who) => usage.streamOpened(appIdOf(who)),
+    opened: (who) => usage.streamOpened(meteredAppOf(who)),
     livePool: platform.livePool,
     liveList,
+    graphql: graphqlRequests,
     hasSchemaTrigger: platform.hasSchemaTrigger,
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
@@ -91,7 +92,7 @@ export function createEvents(
   return {
     jobs,
     liveStream: realtime.liveStream,
-    liveQueries: realtime.liveQueries,
+
     features: [realtime, webhooks, trail, jobs, push],
   }
 }

@@ -19,6 +19,11 @@ import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createSavedItems } from '../features/dashboard/saved-items.ts'
+import { createImpersonation } from '../features/impersonation/routes.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
@@ -105,6 +110,10 @@ export async function createIdentity(
   await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const logsOfAll = askAllWorkers('logs', logEntries)
+  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
+  const impersonation = createImpersonation({ db, keyById: (id) => apiKeys.keyById(id) })
+  const saved = createSavedItems({ db })
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -123,19 +132,25 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
-    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
       if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
       return new Script(await db.openConnection(login), login.user)
     },
+    openScriptAs: async (who) => {
+      const opened = db.openAs(who)
+      if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
+      return new Script(await opened)
+    },
+    identityFor: impersonation.identityFor,
+    savedQuery: (who, id) => saved.queryFor(who, id),
     reloadSchema: async () => void (await schema.reload()),
     relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
     onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const { enabled: isOAuthServer, registration: hasRegistration, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
@@ -143,6 +158,7 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
@@ -157,6 +173,8 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    resolveImpersonation: impersonation.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -242,14 +260,17 @@ export async function createIdentity(
     apps,
     identify: auth.identify,
     identifyAgent,
+    logsOfAll,
     revocations,
     passwords,
     box,
     rootSecret,
     keyFor,
     features: [
-      ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import { appIdOf } from '../core/identity.ts'
+import { impersonationOf, meteredAppOf, orgIdOf } from '../core/identity.ts'
 import type { Peers } from '../core/peers.ts'
 import { createHealth } from '../features/health/routes.ts'
 import { createMetricsFeature } from '../features/metrics/routes.ts'
@@ -33,7 +33,10 @@ export function createOps(
     features: [health, monitoring, usage],
     onRequest: (done: RequestInfo): void => {
       monitoring.requestDone(done.method, done.route, done.status, done.ms)
-      if (isMetered) meter.request(appIdOf(done.who), done.method, done.route, done.status, done.bytes)
+      if (isMetered) {
+        const org = impersonationOf(done.who) === undefined ? orgIdOf(done.who) : undefined
+        meter.request(meteredAppOf(done.who), done.method, done.route, done.status, done.bytes, org)
+      }
       if (isLogged) observe(accessLine(done))
     },
   }

@@ -14,6 +14,8 @@ export type AppOptions = {
   askAllWorkers?: Peers
   /** The URL of the embedded PostgreSQL, when the parent process runs it. */
   embeddedUrl?: string | undefined
+  /** The folder of the built dashboard. */
+  dashboardFolder?: string | undefined
 }
 
 /** The running server, as `svc start` and the tests see it. */

@@ -52,8 +52,11 @@ test('a data directory that cannot be made is one sentence, in the foreground an
 
 test('wrong usage is one sentence and exit code 2', async () => {
   const wrong: [args: string[], sentence: string][] = [
-    [[], 'no command given (see svc --help)'],
     [['fly'], 'unknown command: fly (see svc --help)'],
+    [['strat'], 'unknown command: strat; did you mean svc start? (see svc --help)'],
+    [['start', '--detahc'], "Unknown option '--detahc'; did you mean --detach? (see svc --help)"],
+    [['migrate', 'pu'], 'unknown command: migrate pu; did you mean svc migrate up? (see svc --help)'],
+    [['completion', 'tcsh'], 'usage: svc completion bash|zsh|fish'],
     [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
     [['start', '--bogus'], "Unknown option '--bogus' (see svc --help)"],
     [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
@@ -75,7 +78,7 @@ test('a configuration that cannot be is one sentence and exit code 1', async () 
   assert.deepEqual(await svc(['start'], { cwd: folder }), {
     code: 1,
     out: '',
-    err: 'unknown configuration key: server.prot\n',
+    err: 'unknown configuration key: server.prot; did you mean server.port?\n',
   })
   assert.deepEqual(await svc(['start', '--port', 'x']), {
     code: 1,
@@ -91,7 +94,19 @@ test('version and help need no server', async () => {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
   assert.deepEqual(await svc(['version']), { code: 0, out: `${version}\n`, err: '' })
   assert.deepEqual(await svc(['version', '--json']), { code: 0, out: `{"version":"${version}"}\n`, err: '' })
-  assert.match((await svc(['--help'])).out, /svc migrate create <name>/)
+  const all = (await svc(['--help'])).out
+  assert.match(all, /svc migrate create <name>/)
+  assert.deepEqual(await svc([]), { code: 0, out: all, err: '' })
+  assert.deepEqual(await svc(['help']), { code: 0, out: all, err: '' })
+  const start = await svc(['start', '--help'])
+  assert.deepEqual(start, await svc(['help', 'start']))
+  assert.match(
+    start.out,
+    /^Usage: svc start \[--detach\]\n[\s\S]+--detach {2,}run in the background[\s\S]+Examples:\n {2}svc .+\n {2}svc .+\n$/,
+  )
+  assert.match((await svc(['help', 'migrate', 'create'])).out, /^Usage: svc migrate create <name>\n/)
+  const group = (await svc(['help', 'migrate'])).out
+  assert.ok(/svc migrate up/.test(group) && !/svc start/.test(group))
 })
 
 test('without a server status and stop fail', async () => {
@@ -110,7 +125,7 @@ test('a detached start says where it is and what the password is, once', async (
   assert.match(out, new RegExp(`URL +http://localhost:${port}\n`))
   assert.match(out, /Database +PostgreSQL \d+\.\d+ embedded in /)
   assert.match(out, /pg_trgm/)
-  assert.match(out, new RegExp(`curl http://localhost:${port}/health`))
+  assert.match(out, new RegExp(`Dashboard +http://localhost:${port}/admin/ \\(svc open signs you in\\)\n`))
   password = /Admin password \(shown only this once\): ([0-9a-f]{32})\n/.exec(out)?.[1] ?? ''
   assert.notEqual(password, '')
   assert.equal((await api.call('POST /api/admin/auth', { json: { password } })).status, 200)

@@ -1,7 +1,9 @@
 import { parseArgs } from 'node:util'
 import { listedKeys, loadConfig } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
+import { nearestName } from '../core/nearest.ts'
 import { type Command, type Context, UsageError } from './command/command.ts'
+import { helpOfAll, helpOfOne } from './command/help.ts'
 import { commands } from './commands.ts'
 
 const globalFlags = {
@@ -29,8 +31,9 @@ const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefine
 export async function run(argv: readonly string[], onServing: () => void = () => {}): Promise<number> {
   try {
     const { values, positionals } = parse(argv)
-    if (values['help'] === true) return print(help())
     const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
+    if (words.length === 0) return print(helpOfAll(commands, configFlags))
+    if (values['help'] === true || words[0] === 'help') return print(help(words[0] === 'help' ? words.slice(1) : words))
     const found = findCommand(words)
     const { flags = {}, usesServer = false } = found.command
     const known = new Set([...Object.keys(flags), ...(usesServer ? SERVER_FLAGS : [])])
@@ -57,7 +60,10 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true })
   } catch (error) {
-    throw new UsageError(`${firstLine(reasonOf(error)).replace(/\.? To specify .*$/, '')} (see svc --help)`)
+    const reason = firstLine(reasonOf(error)).replace(/\.? To specify .*$/, '')
+    const unknown = /^Unknown option '--([^'=]+)'/.exec(reason)?.[1]
+    const near = unknown === undefined ? undefined : nearestName(unknown, Object.keys(options))
+    throw new UsageError(`${reason}${near === undefined ? '' : `; did you mean --${near}?`} (see svc --help)`)
   }
 }
 
@@ -69,7 +75,16 @@ function findCommand(words: readonly string[]): { command: Command; args: readon
   if (two) return { command: two, args: words.slice(2) }
   const one = commands.get(first)
   if (one) return { command: one, args: words.slice(1) }
-  throw new UsageError(`unknown command: ${words.slice(0, 2).join(' ')} (see svc --help)`)
+  throw new UsageError(`unknown command: ${words.slice(0, 2).join(' ')}${meant(words)} (see svc --help)`)
+}
+
+/** The nearest command, by both words or by the first. */
+function meant([first = '', second]: readonly string[]): string {
+  const names = [...commands.keys()]
+  const both = second === undefined ? undefined : nearestName(`${first} ${second}`, names)
+  const one = both ?? nearestName(first, new Set(names.map((name) => name.split(' ')[0] ?? '')))
+  const isKnown = names.some((name) => name.split(' ')[0] === first)
+  return one === undefined || (isKnown && both === undefined) ? '' : `; did you mean svc ${one}?`
 }
 
 function contextOf(values: Values, args: readonly string[], argv: readonly string[], onServing: () => void): Context {
@@ -97,17 +112,17 @@ function print(text: string): number {
   return 0
 }
 
-function help(): string {
-  const width = Math.max(...[...commands.values()].map(({ usage }) => usage.length))
-  return [
-    'Usage: svc <command>',
-    '',
-    ...[...commands.values()].map(({ usage, summary }) => `  svc ${usage.padEnd(width)}  ${summary}`),
-    '',
-    'Everywhere: --config <file>  --json',
-    'Commands that talk to a server: --url <server>  --admin-token <token>',
-    `Configuration: ${configFlags.map((flag) => `--${flag} <value>`).join('  ')}`,
-  ].join('\n')
+/** Of one command, of those that begin with the given word, or of all. */
+function help(words: readonly string[]): string {
+  const [first] = words
+  if (first === undefined) return helpOfAll(commands, configFlags)
+  const group = [...commands].filter(([name]) => name.startsWith(`${first} `))
+  const isGroup = group.length > 0 && !commands.has(words.slice(0, 2).join(' ')) && words.length === 1
+  if (!isGroup) return helpOfOne(findCommand(words).command, configFlags)
+  return helpOfAll(
+    new Map([...commands].filter(([name]) => name === first || name.startsWith(`${first} `))),
+    configFlags,
+  )
 }
 
 const firstLine = (text: string): string => text.split('\n')[0] ?? ''

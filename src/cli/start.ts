@@ -21,7 +21,7 @@ export async function start(context: Context): Promise<number> {
   const log = createLog(config.log)
   try {
     for (const warning of warnings) log.observe(operatorWarning(warning))
-    const stopping = stopSignal()
+    const stopping = stopSignal(process.send !== undefined)
     const lock = config.database.url === '' ? undefined : await tryLock(config, log)
     const progress = context.json ? () => {} : context.print
     const { workers, shutdown_timeout: drainSeconds } = config.server
@@ -51,9 +51,13 @@ export async function start(context: Context): Promise<number> {
   }
 }
 
-/** Resolves at the first SIGTERM or SIGINT; the second exits at once. */
-function stopSignal(): Promise<void> {
+/**
+ * Resolves at the first SIGTERM, SIGINT or SIGHUP; the second of the first two exits at once. A terminal that closes sends
+ * SIGHUP, often more than once; a detached server ignores it.
+ */
+function stopSignal(isDetached: boolean): Promise<void> {
   return new Promise((resolve) => {
+    process.on('SIGHUP', isDetached ? () => {} : resolve)
     let isStopping = false
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {

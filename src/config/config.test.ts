@@ -69,12 +69,18 @@ test('a file that is not TOML is refused in one sentence', () => {
 
 test('an unknown key in the file is named in full', () => {
   assert.equal(refusalOfFile('nonsense = 1'), 'unknown configuration key: nonsense')
-  assert.equal(refusalOfFile('[server]\nprot = 1'), 'unknown configuration key: server.prot')
+  assert.equal(refusalOfFile('[server]\nprot = 1'), 'unknown configuration key: server.prot; did you mean server.port?')
   assert.equal(refusalOfFile('[x.y]\nz = 1'), 'unknown configuration key: x.y.z')
-  assert.equal(refusalOfFile('[email.smtp]\nhots = "x"'), 'unknown configuration key: email.smtp.hots')
+  assert.equal(
+    refusalOfFile('[email.smtp]\nhots = "x"'),
+    'unknown configuration key: email.smtp.hots; did you mean email.smtp.host?',
+  )
   assert.equal(refusalOfFile('["__proto__"]\nx = 1'), 'unknown configuration key: __proto__.x')
   assert.equal(refusalOfFile('[auth.oauth.google]\nid = "x"'), 'unknown configuration key: auth.oauth.google.id')
-  assert.equal(refusalOfFile('[auth.oauth.redirect]\nurl = "x"'), 'unknown configuration key: auth.oauth.redirect.url')
+  assert.equal(
+    refusalOfFile('[auth.oauth.redirect]\nurl = "x"'),
+    'unknown configuration key: auth.oauth.redirect.url; did you mean auth.oauth_redirect_url?',
+  )
   assert.equal(refusal({ overrides: { 'x.y': 1 } }), 'unknown configuration key: x.y')
 })
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
+import { nearestName } from '../core/nearest.ts'
 import { Field, InvalidValue, NamedTables, type RawValue } from './fields.ts'
 import { table } from './table.ts'
 
@@ -35,6 +36,11 @@ const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
 
 const invalid = (key: string, reason: string): ConfigError => new ConfigError(`invalid value for ${key}: ${reason}`)
 
+function unknownKey(key: string): ConfigError {
+  const near = nearestName(key, fieldByKey.keys())
+  return new ConfigError(`unknown configuration key: ${key}${near === undefined ? '' : `; did you mean ${near}?`}`)
+}
+
 export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
 
 /** defaults < file < environment < flags < overrides */
@@ -49,7 +55,7 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
     if (value !== undefined) found.set(key, { value, text: true })
   }
   for (const [key, value] of Object.entries(sources.overrides ?? {})) {
-    if (fieldAt(key) === undefined) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (fieldAt(key) === undefined) throw unknownKey(key)
     found.set(key, { value, text: typeof value === 'string' })
   }
   const config = withDerived(build(table, '', found, cwd) as Config)
@@ -138,7 +144,7 @@ function flatten(node: Record<string, unknown>, prefix: string): [string, unknow
     if (fieldAt(key) !== undefined) return [[key, value]]
     if (isTable(value) && Object.keys(value).length > 0) return flatten(value, `${key}.`)
     const isKnownTable = entries.some((entry) => entry.key === key || entry.key.startsWith(`${key}.`))
-    if (!isKnownTable) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (!isKnownTable) throw unknownKey(key)
     if (isTable(value)) return []
     throw invalid(key, 'expected a table')
   })

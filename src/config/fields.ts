@@ -187,6 +187,33 @@ export const map = (meaning: string, of: string, check: (key: string, value: str
     return { ...found }
   })
 
+/** Tables without a name, such as `[[auth.issuers]]`; `spec` has the fields of each. */
+export const tables = <S extends Readonly<Record<string, Field<unknown>>>>(
+  meaning: string,
+  spec: S,
+  required: readonly (keyof S & string)[],
+) =>
+  new Field(
+    'list of tables',
+    [],
+    meaning,
+    (input): readonly { readonly [K in keyof S]: ReturnType<S[K]['read']> }[] => {
+      const found = input.text && typeof input.value === 'string' ? parsedJson(input.value || '[]') : input.value
+      if (!Array.isArray(found)) return refuse('expected a list of tables')
+      return found.map((item: unknown) => {
+        if (typeof item !== 'object' || item === null || Array.isArray(item)) return refuse('expected a list of tables')
+        const given = new Map<string, unknown>(Object.entries(item))
+        for (const name of given.keys()) if (!Object.hasOwn(spec, name)) refuse(`unknown key ${name}`)
+        for (const name of required) if (!given.has(name)) refuse(`${name} is required`)
+        const read = ([name, field]: [string, Field<unknown>]) => {
+          const value = given.has(name) ? given.get(name) : field.fallback
+          return [name, field.read({ value, text: false, cwd: input.cwd })]
+        }
+        return Object.fromEntries(Object.entries(spec).map(read))
+      })
+    },
+  )
+
 function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text)

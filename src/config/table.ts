@@ -16,6 +16,7 @@ import {
   rate,
   size,
   str,
+  tables,
   url,
   webOrigin,
 } from './fields.ts'
@@ -82,6 +83,11 @@ export const table = {
     shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
     require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
+    dashboard: bool(true, 'false: /admin/ answers 404'),
+    dashboard_locked: bool(false, 'true: the dashboard only reads until it is unlocked, for ten minutes at a time'),
+    environment: str('', 'name of this installation on every page of the dashboard; `production` is red', {
+      check: emptyOr(/^[\p{L}\p{N} ._-]{1,40}$/u, 'must have at most 40 letters, digits, spaces, dots, dashes'),
+    }),
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),
@@ -191,6 +197,24 @@ export const table = {
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
     ),
+    issuers: tables(
+      'other issuers whose tokens are callers here: `issuer`, `audience` (list), `jwks_url` (empty = discovered), `algorithms`, `claims` (`{id, email, role}`: which claim is it), `provision` (true: an account at first sight), `max_token_age` (24h), `acr_aal2` (list: `acr` that are two factors)',
+      {
+        issuer: url('http', 'as in `iss`'),
+        audience: listOf([], 'one of them is in `aud`'),
+        jwks_url: url('http', 'the keys; empty = by discovery'),
+        algorithms: listOf(['RS256', 'ES256', 'EdDSA'], 'of the signature', {
+          item: matching(/^(RS|PS|ES)(256|384|512)$|^EdDSA$/, 'an asymmetric algorithm', (item) => item),
+        }),
+        claims: map('which claim is what', 'name→claim', (name) => {
+          if (!['id', 'email', 'role'].includes(name)) throw new InvalidValue(`claims has no ${name}`)
+        }),
+        provision: bool(true, 'false: no account is made'),
+        max_token_age: duration('24h', 'a token counts no longer', { min: 1 }),
+        acr_aal2: listOf([], 'values of `acr` that are two factors'),
+      },
+      ['issuer', 'audience'],
+    ),
     oauth_provider: {
       enabled: bool(false, 'the OAuth 2.0 authorization server'),
       access_token_duration: duration(3600, 'life of an access token it issues'),
@@ -272,6 +296,13 @@ export const table = {
     user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
       min: 0,
     }),
+    transform_cache_size: size('1GB', 'images in other sizes that are kept; the oldest go first'),
+    public_sizes: listOf(
+      ['160', '320', '640', '1280', '1920'],
+      'sizes of images in public buckets that list none: `320` is a width, `640x480` both',
+      { item: matching(/^[1-9]\d{0,3}(?:x[1-9]\d{0,3})?$/, 'a size') },
+    ),
+    upload_expiry: duration(86_400, 'how long a resumable upload waits for its next bytes'),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),
@@ -420,7 +451,11 @@ export const table = {
   },
   log: {
     level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: choice(['json', 'text'], 'json', 'form of a line'),
+    format: choice(
+      ['auto', 'json', 'text'],
+      'auto',
+      'form of a line; auto = text with colour on a terminal, json elsewhere',
+    ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   telemetry: {

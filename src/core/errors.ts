@@ -15,6 +15,7 @@ export const generalErrors = {
   range_not_satisfiable: 416,
   expectation_failed: 417,
   unprocessable: 422,
+  locked: 423,
   upgrade_required: 426,
   rate_limited: 429,
   headers_too_large: 431,
@@ -84,6 +85,7 @@ const specific = {
   function_not_found: 404,
   bucket_not_found: 404,
   file_not_found: 404,
+  upload_not_found: 404,
   user_not_found: 404,
   session_not_found: 404,
   grant_not_found: 404,
@@ -125,6 +127,7 @@ const specific = {
   code_expired: 410,
   import_failed: 422,
   idempotency_key_reused: 422,
+  checksum_mismatch: 460,
   payload_too_large: 413,
   quota_exceeded: 413,
   response_too_large: 413,
@@ -220,9 +223,10 @@ export const isMistake = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
-export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
-  new AppError(code, message)
-export const notFound = (message: string, code: CodeOf<404> = 'not_found'): AppError => new AppError(code, message)
+export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed', details: Details = {}): AppError =>
+  new AppError(code, message, details)
+export const notFound = (message: string, code: CodeOf<404> = 'not_found', details: Details = {}): AppError =>
+  new AppError(code, message, details)
 /** The value, or 404 if there is none. */
 export function found<T>(value: T | null | undefined, message: string, code: CodeOf<404>): T {
   if (value === null || value === undefined) throw notFound(message, code)

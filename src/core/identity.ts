@@ -1,13 +1,26 @@
-import { unauthorized } from './errors.ts'
+import { AppError, unauthorized } from './errors.ts'
 import type { Grant } from './scope.ts'
 
 /** What an administrator may do, least first: read; everything but what is the owner's alone; everything. */
 export const ADMIN_ROLES = ['viewer', 'operator', 'owner'] as const
 export type AdminRole = (typeof ADMIN_ROLES)[number]
 
+/** Of a token by which an administrator acts as another caller; it ends with the administrator's own. */
+export type Impersonation = {
+  readonly id: string
+  readonly adminTokenId: string
+  /** Undefined for the shared password. */
+  readonly adminId?: string
+  /** The administrator's address; `admin` for the shared password. */
+  readonly by: string
+  readonly write: boolean
+  /** Unix seconds. */
+  readonly expiresAt: number
+}
+
 /** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
-  | { kind: 'anonymous' }
+  | { kind: 'anonymous'; impersonation?: Impersonation }
   | {
       kind: 'user'
       id: string
@@ -18,25 +31,34 @@ export type Identity =
       isAnonymous: boolean
       /** The active organisation, as the token claims it; policies see it while the user is a member. */
       org?: string
+      /** Further claims as JSON, of an impersonation. */
+      claims?: string
+      impersonation?: Impersonation
       /** Unix seconds at which the token that carried this identity expires. */
       expiresAt: number
     }
   /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
-  /** API key or OAuth token; `userId` is null for OAuth client credentials. */
+  /** API key, OAuth token, or token of another issuer; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'
-      via: 'api_key' | 'oauth'
+      via: 'api_key' | 'oauth' | 'issuer'
       keyId: string
       /** What the tokens of an OAuth grant have in common; undefined for API keys. */
       grantId?: string
       userId: string | null
       email: string
       grant: Grant
+      impersonation?: Impersonation
+      /** The organisation of an API key; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
       /** An agent's token: good for its resource and nowhere else. */
       agent?: AgentTerms
+      /** What another issuer says: how the caller signed in there, and its claims as JSON. */
+      aal?: 'aal1' | 'aal2'
+      claims?: string
     }
   /**
    * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
@@ -50,8 +72,14 @@ export type Identity =
       email?: string
       /** Unix seconds of the second factor; undefined where none is enrolled. */
       secondFactorAt?: number
+      /** The token that this machine's files hold, for the command line. */
+      isMachine?: true
       /** A second factor is required and has to be enrolled before anything else. */
       mustEnrol?: true
+      /** Signed in from a dashboard that may write only while it is unlocked. */
+      isLockable?: true
+      /** Set for a request of such a dashboard while it is locked. */
+      isLocked?: true
       /** What the owner does as the server's own role: policies, and functions under a role of the owner's choice. */
       asServer?: true
       expiresAt: number
@@ -116,10 +144,16 @@ export function databaseSession(who: Identity): DatabaseSession {
         userId: who.id,
         email: who.email,
         aal: who.aal,
-        claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
       }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
+      return {
+        role: 'svc_authenticated',
+        userId: who.userId ?? '',
+        email: who.email,
+        aal: who.aal ?? 'aal1',
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
+      }
     case 'admin':
     case 'system':
       return { role: 'none', userId: '', email: '', aal: '', claims: '' }
@@ -152,9 +186,25 @@ export function callerKey(who: Identity): string {
   return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
 }
 
+export const impersonationOf = (who: Identity): Impersonation | undefined =>
+  who.kind === 'user' || who.kind === 'key' || who.kind === 'anonymous' ? who.impersonation : undefined
+
+/** Its statements run in transactions that only read. */
+export const mayOnlyRead = (who: Identity): boolean =>
+  who.kind === 'admin' ? who.isLocked === true : impersonationOf(who)?.write === false
+
+/** The refusal of a write by a caller who may only read. */
+export const writeRefusal = (who: Identity): AppError =>
+  who.kind === 'admin'
+    ? new AppError('locked', 'the dashboard is locked: unlock it to write')
+    : new AppError('insufficient_scope', 'this impersonation may only read')
+
 /** On whom a caller's connections and the cost of its checks are counted; undefined for visitors and the operator. */
-export const ownerOf = (who: Identity): string | undefined =>
-  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
+export const ownerOf = (who: Identity): string | undefined => {
+  const own = userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
+  const impersonation = impersonationOf(who)
+  return impersonation === undefined ? own : `admin ${impersonation.adminTokenId} as ${own ?? 'visitor'}`
+}
 
 export type UserIdentity = Extract<Identity, { kind: 'user' }>
 
@@ -181,8 +231,15 @@ export function pendingOf(who: Identity): PendingIdentity {
   return who
 }
 
+/** The app on which a caller's use is counted, which an administrator's is not. */
+export const meteredAppOf = (who: Identity): string | null => (impersonationOf(who) === undefined ? appIdOf(who) : null)
+
 /** The app of a key or token, if it has one. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
+
+/** The organisation for which a user or key acts, as the token or key says. */
+export const orgIdOf = (who: Identity): string | undefined =>
+  who.kind === 'user' || who.kind === 'key' ? who.org : undefined
 
 /** The user behind an identity, if there is one. */
 export const userIdOf = (who: Identity): string | null => {

@@ -11,7 +11,7 @@ export type Observation = {
   level?: LogLevel
   /** Never bodies, bearers, passwords or tokens. */
   attrs?: Readonly<Record<string, string | number | boolean | null | undefined>>
-  /** Not masked: the development backends of mail and SMS exist to show a link or a code. */
+  /** Not masked on standard output: the development backends of mail and SMS exist to show a link or a code. */
   verbatim?: true
 }
 /** One entry of GET /api/admin/logs. */

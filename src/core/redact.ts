@@ -24,3 +24,39 @@ export function redact(text: string): string {
   if (!text.includes('=') && !text.includes('://') && !text.includes(' ')) return text
   return text.replace(PARAMETER, `$1$2=${MASK}`).replace(BEARER, `$1 ${MASK}`).replace(URL_PASSWORD, `$1:${MASK}@`)
 }
+
+/** Bearers of this server and JWTs, wherever they stand; and what opens a link by its path. */
+const TOKEN = /\b(?:svc_[A-Za-z0-9_]{16,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|[0-9a-f]{64})(?![\w-])/g
+const PATH_TOKEN = /\/[\w-]{40,}/g
+const CODE = /\b\d{4,10}\b/g
+
+/** As `redact`, for what administrators of any role may read: tokens on their own are masked too. */
+export const maskSecrets = (text: string): string => redact(text).replace(TOKEN, MASK).replace(PATH_TOKEN, `/${MASK}`)
+
+/** A message to a person, whose link or code is the secret. */
+export const maskMessage = (text: string): string => maskSecrets(text).replace(CODE, MASK)
+
+/** A string of JSON; with a colon it is a key, and the number behind it may be its value. */
+const JSON_STRING = /"[^"\\]*(?:\\.[^"\\]*)*"(?:(\s*:\s*)(-?\d[\d.eE+-]*)?)?/g
+const SECRET_MEMBER =
+  /passw|secret|token|credential|private|authorization|cookie|(^"|_)(code|codes|otp|pin|key)"$|apiKey"$/i
+const LONGEST_KEY = 200
+
+/** The same in a JSON text, which is not parsed: its numbers stay as they are. Members of secret names are masked whole. */
+export function maskJson(text: string): string {
+  let isSecret = false
+  return text.replace(JSON_STRING, (whole: string, colon?: string, number?: string) => {
+    if (colon !== undefined) {
+      const name = whole.slice(0, whole.length - colon.length - (number?.length ?? 0))
+      isSecret = name.length < LONGEST_KEY && SECRET_MEMBER.test(name)
+      return isSecret && number !== undefined ? `${name}${colon}"${MASK}"` : whole
+    }
+    return isSecret ? `"${MASK}"` : JSON.stringify(maskSecrets(JSON.parse(whole) as string))
+  })
+}
+
+/** Only the tokens in the strings of a JSON text: its members are named by others, so their names say nothing. */
+export const maskValues = (text: string): string =>
+  text.replace(JSON_STRING, (whole: string, colon?: string) =>
+    colon === undefined ? JSON.stringify(maskSecrets(JSON.parse(whole) as string)) : whole,
+  )

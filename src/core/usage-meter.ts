@@ -9,16 +9,29 @@ export type TenantUsage = {
   streamPeak: number
 }
 export type EndpointUsage = { tenant: string; endpoint: string; status: number; requests: number }
-export type UsageBatch = { tenants: Map<string, TenantUsage>; endpoints: Map<string, EndpointUsage> }
+export type OrganizationUsage = { requests: number; bandwidth: number; functions: number }
+export type UsageBatch = {
+  tenants: Map<string, TenantUsage>
+  endpoints: Map<string, EndpointUsage>
+  organizations: Map<string, OrganizationUsage>
+}
 
+const newBatch = (): UsageBatch => ({ tenants: new Map(), endpoints: new Map(), organizations: new Map() })
 const noUsage = (): TenantUsage => ({ requests: 0, bandwidth: 0, functions: 0, jobRuns: 0, streamPeak: 0 })
 
 /** Counts usage in memory, because a write per request would cost more than most requests. */
 export class UsageMeter {
   readonly #open = new Map<string, number>()
-  #batch: UsageBatch = { tenants: new Map(), endpoints: new Map() }
+  #batch = newBatch()
 
-  request(appId: string | null, method: string, route: string, status: number, bytes: number): void {
+  request(
+    appId: string | null,
+    method: string,
+    route: string,
+    status: number,
+    bytes: number,
+    organization?: string,
+  ): void {
     const tenant = appId ?? NO_TENANT
     const used = this.#of(tenant)
     used.requests++
@@ -29,6 +42,16 @@ export class UsageMeter {
     const known = this.#batch.endpoints.get(key)
     if (known) known.requests++
     else this.#batch.endpoints.set(key, { tenant, endpoint, status, requests: 1 })
+    if (organization !== undefined)
+      this.#countOrganization(organization, 1, bytes, route === '/api/rpc/{function}' ? 1 : 0)
+  }
+
+  #countOrganization(id: string, requests: number, bandwidth: number, functions: number): void {
+    const known = this.#batch.organizations.get(id) ?? { requests: 0, bandwidth: 0, functions: 0 }
+    known.requests += requests
+    known.bandwidth += bandwidth
+    known.functions += functions
+    this.#batch.organizations.set(id, known)
   }
 
   /** Returns the function to call when the stream closes. */
@@ -52,13 +75,14 @@ export class UsageMeter {
   /** Returns and resets the counts. Streams that stay open count again in the next batch. */
   take(): UsageBatch {
     const taken = this.#batch
-    this.#batch = { tenants: new Map(), endpoints: new Map() }
+    this.#batch = newBatch()
     for (const [tenant, open] of this.#open) this.#of(tenant).streamPeak = open
     return taken
   }
 
   /** Adds a batch that could not be written to the current one. */
-  restore({ tenants, endpoints }: UsageBatch): void {
+  restore({ tenants, endpoints, organizations }: UsageBatch): void {
+    for (const [id, lost] of organizations) this.#countOrganization(id, lost.requests, lost.bandwidth, lost.functions)
     for (const [tenant, lost] of tenants) {
       const used = this.#of(tenant)
       for (const figure of ['requests', 'bandwidth', 'functions', 'jobRuns'] as const) used[figure] += lost[figure]

@@ -1,6 +1,6 @@
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { reasonOf } from '../core/errors.ts'
-import { type Identity, SYSTEM, userIdOf } from '../core/identity.ts'
+import { type Identity, impersonationOf, SYSTEM, userIdOf } from '../core/identity.ts'
 import { MASK, SECRET_FIELD } from '../core/redact.ts'
 import { isUuid } from '../core/uuid.ts'
 import type { Db, Tx } from './db.ts'
@@ -11,7 +11,7 @@ export const auditStatement = (entry: AuditEntry, before: ReturnedValues = {}): 
   sql`${INSERT} values (${valuesOf(entry, before)})`
 
 const INSERT = sql`insert into svc.audit_log
-  (actor, admin, action, target, user_id, api_key_id, old_values, new_values, ip_address)`
+  (actor, admin, impersonated_by, action, target, user_id, api_key_id, old_values, new_values, ip_address)`
 
 /**
  * Runs `change` (INSERT, UPDATE or DELETE with RETURNING), returns its rows, and writes an entry if there are any.
@@ -87,7 +87,7 @@ export const MADE_RECORD = { target: sql`svc_changed.record::jsonb->>'id'`, newV
 function valuesOf({ who, action, target, ip, oldValues, newValues }: AuditEntry, returned: ReturnedValues = {}): Sql {
   const apiKeyId = who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null
   const admin = who.kind === 'admin' ? (who.email ?? null) : null
-  return sql`${actorOf(who)}, ${admin}, ${action}, ${returned.target ?? sql`${target.slice(0, 1000).replaceAll('\0', '')}`}, ${userIdOf(who)}::uuid, ${apiKeyId}::uuid,
+  return sql`${actorOf(who)}, ${admin}, ${impersonationOf(who)?.by ?? null}, ${action}, ${returned.target ?? sql`${target.slice(0, 1000).replaceAll('\0', '')}`}, ${userIdOf(who)}::uuid, ${apiKeyId}::uuid,
     ${returned.oldValues ?? sql`${valuesText(oldValues)}::jsonb`}, ${returned.newValues ?? sql`${valuesText(newValues)}::jsonb`}, ${ip === '' ? null : ip}`
 }
 

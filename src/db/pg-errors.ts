@@ -204,6 +204,7 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   // Of svc.take_upload() and svc.stored_upload().
   SVF03: ['quota_exceeded', 'quota exceeded'],
   SVF04: ['bucket_not_found', 'bucket not found'],
+  SVF05: ['already_done', 'already done'],
   SVF07: ['insufficient_storage', 'insufficient storage'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
@@ -214,6 +215,11 @@ const CONFLICTS = new Set(['40001', '40P01', '55P03'])
 /** Another transaction held the row for too long. */
 export const lockedOut = (cause?: PgError): AppError =>
   unavailable('transaction conflict, please retry', 1, 'transaction_conflict', cause)
+
+/** A write in a transaction that only reads; also as the cause of what `fromPg` made of it. */
+export const isReadOnlyError = (thrown: unknown): boolean =>
+  thrown instanceof Error &&
+  ((thrown as PgError).code === '25006' || (thrown.cause as PgError | undefined)?.code === '25006')
 
 const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 

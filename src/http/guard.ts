@@ -1,5 +1,5 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
-import { ADMIN_ROLES, ANONYMOUS, type Identity } from '../core/identity.ts'
+import { ADMIN_ROLES, ANONYMOUS, type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Grant } from '../core/scope.ts'
 import type { Auth, Call, Route } from './route.ts'
 
@@ -57,6 +57,7 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
 
 /** Throws unless the route admits this identity. Default deny: every admitted case is listed. */
 export function admit(route: Route, who: Identity, visitors: AnonymousAccess): void {
+  if (route.auth !== 'none' && route.auth !== 'admin') admitImpersonation(route, who)
   switch (route.auth) {
     case 'none':
     case 'own':
@@ -85,6 +86,13 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
   }
   if (who.kind !== 'key' || route.auth === 'mfa') throw refusal(who)
   admitKey(route, who.grant)
+}
+
+function admitImpersonation({ impersonable, access, readsToo }: Route, who: Identity): void {
+  const impersonation = impersonationOf(who)
+  if (impersonation === undefined) return
+  if (!impersonable) throw new AppError('forbidden', 'an impersonation cannot be used here')
+  if (access === 'write' && !impersonation.write && !readsToo) throw writeRefusal(who)
 }
 
 type Admin = Extract<Identity, { kind: 'admin' }>

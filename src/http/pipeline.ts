@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
-import type { Identity } from '../core/identity.ts'
+import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
 import { TracedTiming, type Tracer } from '../core/trace.ts'
@@ -44,8 +44,14 @@ export type PipelineDeps = {
   allowsOrigin: (origin: string) => boolean
   /** The rate limit of an app; null = none. */
   appLimit?: ((appId: string) => RateLimit | null | Promise<RateLimit | null>) | undefined
+  /** Whether a dashboard that is locked may write for now, by the id of its token. */
+  isUnlocked?: ((tokenId: string) => Promise<boolean>) | undefined
+  /** Writes the entry before the effect, and its outcome afterwards. */
+  auditEffect?: AuditEffect | undefined
   sites?: HostedSites
 }
+
+export type AuditEffect = (entry: AuditEntry, effect: () => Promise<Reply>) => Promise<Reply>
 
 /** Serves requests to the host names of hosted sites. */
 export type HostedSites = {
@@ -101,7 +107,8 @@ function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<R
 
 /** Answers preflights for every path, because a browser hides a 404 from its page unless CORS allows it. */
 function options(match: Match, headers: IncomingHttpHeaders): Reply {
-  if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
+  if (match.kind === 'wrong method')
+    return { status: 204, headers: { Allow: match.allow, ...match.route.optionsHeaders } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
 }
@@ -118,7 +125,7 @@ const isUnguarded = (route: Route): boolean =>
 
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
-  if (route.upgrade) admitHandshake(deps, exchange)
+  if (route.upgrade) admitHandshake(deps, exchange, route)
   const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
@@ -130,8 +137,10 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   const timing = timingFor(exchange, route, deps.tracer)
   timing?.mark('identify')
   // Before the guard, because every response to an app's key carries its limit headers.
-  if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
+  if (exchange.who.kind === 'key' && exchange.who.impersonation === undefined)
+    await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who, deps.anonymousAccess)
+  if (exchange.who.kind === 'admin' && exchange.who.isLockable) await holdLocked(deps, exchange, route, exchange.who)
   const dryRun = exchange.request.headers['dry-run']
   if (dryRun !== undefined) checkDryRun(route, String(dryRun))
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
@@ -139,9 +148,14 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   route.check(call)
   if (route.bodyKind !== 'none') await receiveAndParse(deps, exchange, route, call)
   timing?.mark('body')
-  // A dry run keeps no answer, so its key means nothing.
-  const isKeyed = route.once !== undefined && dryRun === undefined && hasIdempotencyKey(exchange)
-  const run = (isKeyed && deps.runOnce) || runPlainly
+  // A dry run keeps no answer, and an impersonation shares none, so their keys mean nothing.
+  const isKeyed =
+    route.once !== undefined &&
+    dryRun === undefined &&
+    hasIdempotencyKey(exchange) &&
+    impersonationOf(exchange.who) === undefined
+  const isActingAs = impersonationOf(exchange.who)?.write === true && (route.access === 'write' || route.readsToo)
+  const run = (isKeyed && deps.runOnce) || (isActingAs ? runAs(deps) : runPlainly)
   const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
   if (deps.wrote !== undefined && isWrite(exchange, route)) pushPosition(exchange, deps.wrote(exchange.who))
@@ -161,6 +175,27 @@ const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | un
   tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
 
 const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
+
+/** Whatever an administrator does as another caller is written down, also where the table is not audited. */
+const runAs =
+  ({ auditEffect }: PipelineDeps): RunOnce =>
+  async (route, call) => {
+    const entry = call.audit({ target: `${route.method} ${call.target.split('?')[0]}` })
+    const run = async (): Promise<Reply> => route.run(call)
+    return auditEffect ? auditEffect({ ...entry, action: 'impersonation.request' }, run) : run()
+  }
+
+/** A locked dashboard reads, and what may read as well as write is held to reading by the database. */
+async function holdLocked(
+  { isUnlocked }: PipelineDeps,
+  exchange: Exchange,
+  { method, readsToo }: Route,
+  who: Extract<Identity, { kind: 'admin' }>,
+): Promise<void> {
+  if (method === 'GET' || (await isUnlocked?.(who.tokenId))) return
+  exchange.who = { ...who, isLocked: true }
+  if (!readsToo) throw writeRefusal(exchange.who)
+}
 
 const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)
 
@@ -182,7 +217,8 @@ function traced(exchange: Exchange, route: Route, tracer: Tracer): Timing {
 }
 
 /** Checks the origin, because browsers send no preflight before a WebSocket. The server's own pages are allowed. */
-function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange): void {
+function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange, route: Route): void {
+  if (upgradeHead === undefined) route.otherwise?.()
   requireHandshake(request, upgradeHead !== undefined)
   const { origin, host } = request.headers
   if (origin === undefined || allowsOrigin(origin) || origin.replace(/^https?:\/\//, '') === host) return

@@ -1,5 +1,5 @@
 import { AppError, hasStatus, isMistake, unavailable } from '../core/errors.ts'
-import type { Identity } from '../core/identity.ts'
+import { type Identity, impersonationOf, ownerOf } from '../core/identity.ts'
 import { addressSubject } from './wire/client-address.ts'
 import { type FlatHeaders, flatOf } from './wire/headers.ts'
 
@@ -98,6 +98,7 @@ export function limitFor(
 ): { name: string; subject: string; rate: RateLimit } | undefined {
   if (name === 'agents' && who.kind === 'key') return withRate(name, who.userId ?? who.keyId, rates[name])
   if (name !== 'api') return withRate(name, addressSubject(ip), rates[name])
+  if (impersonationOf(who) !== undefined) return withRate('api', ownerOf(who) ?? '', rates['api'])
   switch (who.kind) {
     case 'anonymous':
       return withRate('api_anonymous', addressSubject(ip), rates['api_anonymous'])

@@ -108,6 +108,10 @@ export type Route = {
   readonly enrols?: true
   /** Needs a second factor of the last ten minutes from administrators who have one. */
   readonly freshFactor?: true
+  /** Open to administrators who act as another caller; new routes are not. */
+  readonly impersonable?: true
+  /** Not only writes: callers who may only read get in, and the handler or the database refuses what they write. */
+  readonly readsToo?: true
   /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
@@ -119,6 +123,8 @@ export type Route = {
   readonly tokenInQuery?: true | 'live'
   /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
+  /** With `upgrade`: throws what other requests to it are refused with; default 426. */
+  readonly otherwise?: () => never
   readonly limit?: LimitName
   /**
    * Takes `Dry-Run: true`, which other routes that write refuse. `wrapped`: the answer is inside `dry_run`. `own`: its
@@ -136,6 +142,8 @@ export type Route = {
    * `call.once` on to the transaction of its write.
    */
   readonly once?: 'caller' | 'refresh token'
+  /** What OPTIONS says of its path, where a protocol wants it said. */
+  readonly optionsHeaders?: Readonly<Record<string, string>>
   /** Ignores `server.cors_origins`: the protocol has its own credentials. */
   readonly anyOrigin?: true
   /** The error for a body of another type, where a protocol prescribes one. */

@@ -7,7 +7,7 @@ import { startServer } from '../kit/kit.ts'
 const { app } = await startServer()
 const served = app.routes.map(({ method, path }) => `${method} ${path}`)
 const text = readFileSync('docs/api.md', 'utf8')
-const documented = [...text.matchAll(/^\| (GET|POST|PUT|PATCH|DELETE) \| `?(\/[^\s`|]+)`? \|/gm)].map(
+const documented = [...text.matchAll(/^\| (GET|POST|PUT|PATCH|DELETE) \| `?(\/[^\s`|]*)`? \|/gm)].map(
   ([, method, path]) => `${method} ${path}`,
 )
 

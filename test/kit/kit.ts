@@ -100,6 +100,8 @@ export type ServerOptions = {
   /** Share the database of this server: several processes, one service. */
   on?: Pick<TestServer, 'databaseUrl'>
   postgres?: ClusterKind
+  /** The folder of a built dashboard. */
+  dashboardFolder?: string
 }
 
 async function databaseFor({ on, postgres = 'embedded' }: ServerOptions): Promise<string> {
@@ -122,6 +124,7 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
       observations.push(observation)
       together.push(observation)
     },
+    ...(options.dashboardFolder !== undefined && { dashboardFolder: options.dashboardFolder }),
   })
   let stopped: Promise<void> | undefined
   const stop = () => {

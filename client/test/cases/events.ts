@@ -103,4 +103,82 @@ export const events: Cases = {
     await mine.create({ text: 'c' })
     await eventually(() => equal(heard, ['a', 'c']))
   },
+
+  async 'a live list is its rows, in order, whenever they change'(place) {
+    const svc = clientAt(place)
+    await svc.auth.register(newAccount())
+    const notes = svc.from('notes')
+    const title = `list ${Math.random()}`
+    let rows: readonly { id: number | bigint; views: number | bigint }[] = []
+    const stop = notes.live({ filter: { title }, sort: '-views', perPage: 2, fields: ['id', 'views'] }, (now) => {
+      rows = now
+    })
+    untilEnd(stop)
+    const big = 9007199254740993n
+    const [a, b, c] = await notes.batch([
+      notes.op.create({ title, views: 1 }),
+      notes.op.create({ title, views: big }),
+      notes.op.create({ title, views: 3 }),
+    ])
+    const seen = (): unknown => rows.map(({ id, views }) => [id, views])
+    await eventually(() =>
+      equal(seen(), [
+        [b.id, big],
+        [c.id, 3],
+      ]),
+    )
+    await notes.delete(b.id)
+    await eventually(() =>
+      equal(seen(), [
+        [c.id, 3],
+        [a.id, 1],
+      ]),
+    )
+    await notes.update(a.id, { views: 9 })
+    await eventually(() =>
+      equal(seen(), [
+        [a.id, 9],
+        [c.id, 3],
+      ]),
+    )
+    stop()
+    // A composite key, and more lists than one connection takes.
+    const marks = svc.from('marks')
+    const mark = `live ${Math.random()}`
+    const counts: number[] = []
+    for (let n = 0; n < 22; n++) {
+      const count = (now: readonly unknown[]): void => {
+        counts[n] = now.length
+      }
+      untilEnd(marks.live({ filter: { b: mark }, perPage: n + 5 }, count))
+    }
+    await eventually(() => equal(counts, Array(22).fill(0)))
+    await marks.create({ a: 1, b: mark })
+    await marks.create({ a: 2, b: mark })
+    await eventually(() => equal(counts, Array(22).fill(2)))
+    await marks.delete([1, mark])
+    await eventually(() => equal(counts, Array(22).fill(1)))
+    const errors: string[] = []
+    untilEnd(svc.from('nope' as 'notes').live({}, () => {}, { onError: ({ error }) => void errors.push(error) }))
+    await eventually(() => equal(errors, ['collection_not_found']))
+  },
+
+  async 'a live list is that of who is signed in'(place) {
+    const svc = clientAt(place)
+    await svc.auth.register(newAccount())
+    const mine = svc.from('mine')
+    let texts: string[] = []
+    untilEnd(
+      mine.live({}, (rows) => {
+        texts = rows.map(({ text }) => text)
+      }),
+    )
+    await mine.create({ text: 'a' })
+    await eventually(() => equal(texts, ['a']))
+    await svc.auth.logout()
+    equal(texts, [])
+    await svc.auth.register(newAccount())
+    await mine.create({ text: 'b' })
+    await eventually(() => equal(texts, ['b']))
+  },
 }

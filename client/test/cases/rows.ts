@@ -201,4 +201,37 @@ export const rows: Cases = {
     equal([wrong.status, wrong.error], [400, 'invalid_document'])
     equal(((await svc.request('GET', '/health')) as { status: string }).status, 'ok')
   },
+
+  async 'a dry run says what a write would do, and does nothing'(place) {
+    const svc = clientAt(place)
+    await svc.auth.register(newAccount())
+    const mine = svc.from('mine')
+    const { id } = await mine.create({ text: 'a' })
+    const tried = await mine.update(id, { text: 'b' }, { dryRun: true })
+    equal([tried.status, tried.answer.text], [200, 'b'])
+    equal(tried.changes, [{ key: id, table: 'mine', action: 'update', changes: { text: { new: 'b', old: 'a' } } }])
+    equal((await mine.delete(id, { dryRun: true })).status, 204)
+    equal((await mine.batch([mine.op.delete(id)], { dryRun: true })).answer[0]?.status, 204)
+    equal((await mine.get(id)).text, 'a')
+    equal((await refusal(svc.from('notes').create({ title: 'bad' }, { dryRun: true }))).error, 'check_violation')
+  },
+
+  async 'the history of a row, newest first'(place) {
+    const svc = clientAt(place)
+    await svc.auth.register(newAccount())
+    const mine = svc.from('mine')
+    const { id } = await mine.create({ text: 'a' })
+    await mine.update(id, { text: 'b' })
+    const { items, nextCursor } = await mine.history(id, { perPage: 1 })
+    equal(
+      items.map(({ action, changes }) => [action, changes]),
+      [['update', { text: { new: 'b', old: 'a' } }]],
+    )
+    const before = await mine.history(id, { perPage: 1, cursor: nextCursor ?? '' })
+    equal(
+      before.items.map(({ action }) => action),
+      ['create'],
+    )
+    equal((await refusal(svc.from('notes').history(1))).message, 'history is not open')
+  },
 }

@@ -22,6 +22,10 @@ export type Command = {
   summary: string
   /** Flags beyond the global ones and those of the configuration; `string` takes a value. */
   flags?: Readonly<Record<string, 'string' | 'boolean'>>
+  /** What its flags are for, by name. */
+  about?: Readonly<Record<string, string>>
+  /** Two lines to copy, for `svc help <command>`. */
+  examples?: readonly [string, string]
   /** Talks to a server, so that --url and --admin-token mean something. */
   usesServer?: true
   run(context: Context): Promise<number>

@@ -34,16 +34,34 @@ export const jsonLine: LogFormat = (observation, at) => {
   return `${line}}\n`
 }
 
-export const textLine: LogFormat = (observation, at) => {
-  const { message, attrs } = observation
-  let line = `${isoTime(at)} ${levelOf(observation).toUpperCase().padEnd(5)} ${printable(message)}`
+export const textLine: LogFormat = (observation, at) =>
+  `${isoTime(at)} ${levelOf(observation).toUpperCase().padEnd(5)} ${restOf(observation)}\n`
+
+const COLOURS = { debug: '90', info: '32', warn: '33', error: '31' } as const
+const painted = (code: string, text: string): string => `\x1b[${code}m${text}\x1b[0m`
+
+/** For a terminal: the time of day is enough, the level has a colour. */
+export const colourLine: LogFormat = (observation, at) => {
+  const level = levelOf(observation)
+  const time = painted('90', isoTime(at).slice(11, 23))
+  return `${time} ${painted(COLOURS[level], level.toUpperCase().padEnd(5))} ${restOf(observation)}\n`
+}
+
+function restOf({ message, attrs }: Observation): string {
+  let line = printable(message)
   for (const name in attrs) {
     const value = attrs[name]
     if (value === undefined) continue
-    line += ` ${name}=${typeof value === 'string' && !/^[\w./:@-]+$/.test(value) ? JSON.stringify(value) : value}`
+    line += ` ${name}=${typeof value === 'string' && !/^[\w./:@-]+$/.test(value) ? quoted(value) : value}`
   }
-  return `${line}\n`
+  return line
 }
 
-/** Escapes line breaks, so that a message cannot forge another line. */
-const printable = (text: string): string => (text.includes('\n') || text.includes('\r') ? JSON.stringify(text) : text)
+/** Control characters, of C1 too, which a terminal would obey, and those that turn the direction of text. */
+const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
+
+const quoted = (text: string): string =>
+  JSON.stringify(text).replace(UNPRINTABLE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
+/** Escapes line breaks, so that a message cannot forge another line, and whatever else a terminal would act upon. */
+const printable = (text: string): string => (text.search(UNPRINTABLE) === -1 ? text : quoted(text))

@@ -1,5 +1,5 @@
 import { type LogEntry, levelOf, type Observation, type Observe } from '../../core/observe.ts'
-import { redact } from '../../core/redact.ts'
+import { maskMessage, maskSecrets } from '../../core/redact.ts'
 
 export type Ring = { sink: Observe; entries(): LogEntry[] }
 
@@ -24,13 +24,18 @@ function entryOf({ at, observation }: RingEntry): LogEntry {
   return {
     time: new Date(at).toISOString(),
     level: levelOf(observation).toUpperCase(),
-    message: verbatim ? message : redact(message),
-    ...(attrs && { attrs: verbatim ? attrs : withoutSecrets(attrs) }),
+    message: maskSecrets(message),
+    ...(attrs && { attrs: withoutSecrets(attrs, verbatim ? maskMessage : maskSecrets) }),
   }
 }
 
-/** Masks on read, because most entries are overwritten unread. */
-const withoutSecrets = (attrs: NonNullable<Observation['attrs']>): NonNullable<Observation['attrs']> =>
+type Attrs = NonNullable<Observation['attrs']>
+
+/** Masks on read, because most entries are overwritten unread. A recipient is no secret, though a number may look like a code. */
+const withoutSecrets = (attrs: Attrs, mask: (text: string) => string): Attrs =>
   Object.fromEntries(
-    Object.entries(attrs).map(([name, value]) => [name, typeof value === 'string' ? redact(value) : value]),
+    Object.entries(attrs).map(([name, value]) => [
+      name,
+      typeof value === 'string' && name !== 'to' ? mask(value) : value,
+    ]),
   )

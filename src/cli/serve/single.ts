@@ -29,6 +29,7 @@ export async function factsOf(app: RunningServer, config: Config): Promise<Banne
   return {
     appVersion: version,
     url: publicBaseUrl(config, port),
+    dashboard: config.admin.dashboard ? `${publicBaseUrl(config, port)}/admin/` : undefined,
     database: `PostgreSQL ${serverVersion} ${databaseLocation(config)}`,
     capabilities,
     warnings,

@@ -13,7 +13,7 @@ export async function serveAsWorker(context: Context): Promise<number> {
   const log = createLog(config.log)
   const parent = new Peer(process)
   // Ignored, because the parent stops its workers; a terminal signals all processes.
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {})
   watchForBugs(log)
   const { workers, embeddedUrl } = (await parent.request('assignment')) as Assignment
   const askAllWorkers: Peers = (kind, own) => {

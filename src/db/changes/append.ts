@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, impersonationOf } from '../../core/identity.ts'
 import type { Table } from '../schema/snapshot.ts'
 import { nameLiteral, type Slot, type Slots, type Sql, sql } from '../sql.ts'
 
@@ -7,17 +7,20 @@ export type ChangeAction = 'create' | 'update' | 'delete'
 
 /** The author of a change, as the log stores it. */
 function actorOf(who: Identity): string {
+  const impersonation = impersonationOf(who)
+  // Not the address: histories are read by callers too.
+  const by = impersonation && { impersonatedBy: impersonation.adminId ?? 'admin' }
   switch (who.kind) {
     case 'user':
     case 'mfa':
-      return JSON.stringify({ kind: 'user', id: who.id })
+      return JSON.stringify({ kind: 'user', id: who.id, ...by })
     case 'key':
-      return JSON.stringify({ kind: 'key', id: who.keyId, ...(who.userId !== null && { userId: who.userId }) })
+      return JSON.stringify({ kind: 'key', id: who.keyId, ...(who.userId !== null && { userId: who.userId }), ...by })
     case 'admin':
       return JSON.stringify({ kind: 'admin', id: who.tokenId, ...(who.adminId && { adminId: who.adminId }) })
     case 'anonymous':
     case 'system':
-      return JSON.stringify({ kind: who.kind })
+      return JSON.stringify({ kind: who.kind, ...by })
   }
 }
 

@@ -1,5 +1,6 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { MASK } from '../../core/redact.ts'
 import type { Db } from '../db.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { mayDo } from '../schema/lookup.ts'
@@ -44,6 +45,17 @@ const HEAD = sql`jsonb_strip_nulls(jsonb_build_object('undoes', (select u.undoes
 
 const WHOLE = sql`${HEAD} || jsonb_build_object('changes', svc.image_changes(c.action, c.old_whole, c.new_whole, null))`
 
+/** Columns of secrets, as in the audit trail, and of codes that let somebody in. */
+const SECRET_COLUMNS =
+  'password|secret|token|(^|_)otp$|(^|_)pin$|(verification|confirmation|recovery|reset|login|backup)_codes?$'
+
+/** As WHOLE, without the values of such columns. */
+const MASKED = sql`${HEAD} || jsonb_build_object('changes', (
+  select coalesce(jsonb_object_agg(m.name, case when m.name ~* ${SECRET_COLUMNS} then (
+    select jsonb_object_agg(v.side, case when v.value = 'null' then v.value else to_jsonb(${MASK}::text) end)
+    from jsonb_each(m.value) as v(side, value)) else m.value end), '{}')
+  from jsonb_each(svc.image_changes(c.action, c.old_whole, c.new_whole, null)) as m(name, value)))`
+
 export type ChangeFilter = {
   readonly table?: string
   readonly key?: string
@@ -84,13 +96,13 @@ const isKept = (retention: number): Sql => sql`c.at > now() - make_interval(secs
 
 const LAST = '9223372036854775807'
 
-/** A page of the whole log, newest first, as rows of JSON text. `before`: the id of the last change of the page before. */
+/** A page of the whole log, newest first, as rows of JSON text without secrets. `before`: the id of the last change of the page before. */
 export const selectChanges = (
   filter: ChangeFilter,
   retention: number,
   page: { before: string | undefined; limit: number },
 ): Sql => sql`
-  select c.id::text as id, (${WHOLE})::text as text from svc.told_changes c
+  select c.id::text as id, (${MASKED})::text as text from svc.told_changes c
   where ${conditionsOf(filter)} and ${isKept(retention)} and c.id < ${page.before ?? LAST}::bigint
     and c.entry < ${page.before ?? LAST}::bigint
   order by c.entry desc, c.id desc limit ${page.limit}::int`

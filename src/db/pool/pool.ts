@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { sleep } from '../../core/clock.ts'
 import { databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -17,12 +17,12 @@ import type {
   Tx,
   Values,
 } from '../db.ts'
-import { fromPg, isLoginRefused, isTooManyClients, lockedOut } from '../pg-errors.ts'
+import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
-import { StatementNames } from '../protocol/statements.ts'
+import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
@@ -34,7 +34,7 @@ import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
-import { type CreateSession, createSessionStep } from './session.ts'
+import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
@@ -76,6 +76,10 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
+  /** Statements that ran at least so often, with their number. */
+  shapes(leastRuns: number): StatementShape[]
+  /** As a caller, on the login of callers, until it is ended; undefined where there is no such login. */
+  openAs(who: Identity): ReturnType<typeof openConnection> | undefined
   stop(): Promise<void>
 }
 
@@ -185,10 +189,33 @@ class PostgresPool implements Pool {
     return { total, idle, inUse: total - idle, max: this.#options.maxConns }
   }
 
+  shapes(leastRuns: number): StatementShape[] {
+    return this.#names.shapes(leastRuns)
+  }
+
   openConnection(login?: DatabaseLogin) {
     return openConnection({ url: this.#direct.url, login }).catch((error: unknown) => {
       throw fromPg(error)
     })
+  }
+
+  openAs(who: Identity) {
+    const { callerLogin } = this.#options
+    return callerLogin && this.#openAs(who, callerLogin)
+  }
+
+  async #openAs(who: Identity, login: DatabaseLogin) {
+    const client = await this.openConnection(login)
+    try {
+      const { rows } = await client.query<{ user: string }>('select session_user as user')
+      if (rows[0]?.user !== login.user) throw new Error(`${login.user} arrives in the database as ${rows[0]?.user}`)
+      const { values } = this.#session(who).step
+      await client.query(LASTING_SESSION, [...values])
+      return client
+    } catch (error) {
+      await client.end().catch(() => {})
+      throw error
+    }
   }
 
   fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>
@@ -224,7 +251,7 @@ class PostgresPool implements Pool {
       try {
         return await runTransaction(connection, session, work, 'begin', undefined, this.#noting(connection, who))
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw fromPg(refusedWrite(error, who))
+        if (!isWorthRetrying(error, tries)) throw failureFor(who, error)
         await backOff(error, tries)
       } finally {
         release()
@@ -264,7 +291,7 @@ class PostgresPool implements Pool {
       const note = isSnapshot ? undefined : this.#noting(connection, who)
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping, note)
     } catch (error) {
-      throw fromPg(refusedWrite(error, who))
+      throw failureFor(who, error)
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -309,7 +336,7 @@ class PostgresPool implements Pool {
       new Promise((resolve, reject) => {
         this.#launcher.launch(who, statements, options, wantsRows, (error, flight) => {
           if (flight && !error) resolve(answer(flight))
-          else reject(fromPg(error))
+          else reject(failureFor(who, error))
         })
       })
     if (options.row === undefined) return countDbWait(fly(), statements)
@@ -397,6 +424,10 @@ const valuesOnce =
   (statements: Sql | Statements) =>
   ({ values }: Flight): unknown =>
     statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
+
+/** A write of a caller who may only read is no sign of a database that takes none. */
+const failureFor = (who: Identity, error: unknown): unknown =>
+  mayOnlyRead(who) && isReadOnlyError(error) ? writeRefusal(who) : fromPg(refusedWrite(error, who))
 
 const NO_OPTIONS: LaunchOptions = {}
 /** Not the flushed end: a function may have committed without waiting for the flush. */

@@ -1,4 +1,4 @@
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead } from '../../core/identity.ts'
 import { signedActor } from '../changes/append.ts'
 import { Flight, type Step } from '../protocol/flight.ts'
 import { Ident } from '../sql.ts'
@@ -29,11 +29,13 @@ const SETTINGS = [
   `'svc.actor',$8`,
   `'svc.claims',$9`,
 ]
-const textOf = (settings: readonly string[]): string =>
-  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
+const textOf = (settings: readonly string[], isLocal = true): string =>
+  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},${isLocal})`).join(',')})\
  operator(pg_catalog.>) 0`
 const TEXT = textOf(SETTINGS)
-/** For administrators who only read. No statement behind it can undo this before the transaction ends. */
+/** For a connection that is not used again. */
+export const LASTING_SESSION: string = textOf(SETTINGS, false)
+/** For callers who only read. No statement behind it can undo this before the transaction ends. */
 const READING = textOf([...SETTINGS, `'transaction_read_only','on'`])
 
 /** The index in a flight of the step that sets the identity. */
@@ -44,6 +46,8 @@ export const tidying = (onDone: (error: Error | null) => void): Flight =>
   new Flight({ steps: [{ text: 'select svc.tidy_session()', values: [] }], role: '' }, onDone)
 
 export type CreateSession = (who: Identity, timeoutMs?: number, lockTimeoutMs?: number) => { step: Step; role: string }
+
+const isReading = (who: Identity): boolean => mayOnlyRead(who) || (who.kind === 'admin' && who.role === 'viewer')
 
 export function createSessionStep(settings: SessionSettings): CreateSession {
   const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
@@ -57,6 +61,6 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
     const { role, userId, email, aal, claims } = databaseSession(who)
     const path = who.kind === 'system' && who.for !== 'data' ? 'pg_catalog, pg_temp' : quoted
     const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
-    return { step: { text: who.kind === 'admin' && who.role === 'viewer' ? READING : TEXT, values }, role }
+    return { step: { text: isReading(who) ? READING : TEXT, values }, role }
   }
 }

@@ -1,6 +1,15 @@
 import { budgets } from '../../core/budgets.ts'
 
-type Named = { readonly name: string; readonly bytes: number }
+/** `runs`: how often it was sent. */
+type Named = { readonly name: string; readonly bytes: number; runs: number }
+
+/** A statement without values, as the advisor sees it. */
+export type StatementShape = {
+  readonly name: string
+  readonly text: string
+  readonly role: string
+  readonly runs: number
+}
 
 /** Counted for each statement beside its text: the shortest one has a plan too. */
 const LEAST_BYTES = 1024
@@ -24,10 +33,20 @@ export class StatementNames {
     }
     let named = byRole.get(role)
     if (named === undefined) {
-      named = { name: `s${++this.#counter}`, bytes: text.length + LEAST_BYTES }
+      named = { name: `s${++this.#counter}`, bytes: text.length + LEAST_BYTES, runs: 0 }
       byRole.set(role, named)
     }
+    named.runs++
     return named
+  }
+
+  /** What ran at least so often. */
+  shapes(leastRuns: number): StatementShape[] {
+    const found: StatementShape[] = []
+    for (const [text, byRole] of this.#names) {
+      for (const [role, { name, runs }] of byRole) if (runs >= leastRuns) found.push({ name, text, role, runs })
+    }
+    return found
   }
 }
 

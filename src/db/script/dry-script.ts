@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import { badRequest } from '../../core/errors.ts'
-import { executeSingle, type ScriptResult } from './execute.ts'
-import { toJsonRows } from './json-rows.ts'
+import { executeSingle, keptBy, type ScriptResult } from './execute.ts'
 import { splitScript, untriable } from './split.ts'
+import { type WrittenResult, withJson } from './written-result.ts'
 
-export type TriedScript = ScriptResult & {
-  /** The JSON text of each row. */
-  readonly jsonRows: readonly string[]
+export type TriedScript = {
+  readonly results: readonly WrittenResult[]
   /** The members that say what would have changed, as JSON text. */
   readonly told: string
 }
@@ -23,7 +22,7 @@ const CHANGES = `
  * Runs a script and rolls it back. Its transaction holds a row whose deferred trigger refuses every commit, and statements
  * are sent one by one, so that one which ends the transaction is noticed before the next.
  */
-export async function tryScript(client: pg.Client, script: string): Promise<TriedScript> {
+export async function tryScript(client: pg.Client, script: string, keepsAll: boolean): Promise<TriedScript> {
   const statements = splitScript(script)
   for (const statement of statements) {
     const reason = untriable(statement)
@@ -36,13 +35,14 @@ export async function tryScript(client: pg.Client, script: string): Promise<Trie
     'select pg_catalog.pg_current_xact_id()::text as xid, last_value::text as since from svc.change_log_id_seq',
   )
   const { xid, since } = begun.rows[0] ?? { xid: '', since: '0' }
-  let outcome: ScriptResult = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
+  let results: ScriptResult[] = []
   for (const { text } of statements) {
-    outcome = await executeSingle(client, text)
+    const result = await executeSingle(client, text, keepsAll ? keptBy(results) : undefined)
+    results = keepsAll ? [...results, result] : [result]
     const now = await client.query<{ xid: string }>('select pg_catalog.pg_current_xact_id()::text as xid')
     if (now.rows[0]?.xid !== xid) throw badRequest('transaction control is not possible in a dry run', 'sql_error')
   }
-  const jsonRows = await toJsonRows(client, outcome.fields, outcome.rows ?? [])
+  const written = await withJson(client, results)
   await client.query('reset session authorization')
   await client.query('reset role')
   await client.query('select svc.check_deferred()')
@@ -50,7 +50,7 @@ export async function tryScript(client: pg.Client, script: string): Promise<Trie
   await client.query('rollback')
   const isCut = rows.length > MOST_CHANGES
   const texts = rows.slice(0, MOST_CHANGES).map(({ text }) => text)
-  return { ...outcome, jsonRows, told: `"changes":[${texts.join(',')}]${isCut ? ',"truncated":true' : ''}` }
+  return { results: written, told: `"changes":[${texts.join(',')}]${isCut ? ',"truncated":true' : ''}` }
 }
 
 /** What a function does outside is not rolled back. One that others call by another name is not noticed. */

@@ -18,6 +18,17 @@ export type ScriptResult = {
   /** Command tags of all statements, such as `CREATE TABLE`. */
   tags: string[]
   isCut: boolean
+  /** What it took, with the statements before it where those are not kept. */
+  durationMs: number
+}
+
+export const NO_RESULT: ScriptResult = {
+  fields: [],
+  rows: undefined,
+  affected: 0,
+  tags: [],
+  isCut: false,
+  durationMs: 0,
 }
 
 /** The parts of the driver's connection used here; the driver's types do not declare them. */
@@ -43,43 +54,64 @@ export class TooLarge extends Error {}
 
 /**
  * Runs the text on a connection of its own. A single statement is read through a portal, so that PostgreSQL makes no more
- * rows than are kept. Several statements run as one simple query, whose surplus rows are dropped on arrival.
+ * rows than are kept. Several statements run as one simple query, whose surplus rows are dropped on arrival. Resolves to the
+ * results of all statements, or of the last; both limits are those of all that are kept.
  */
-export async function execute(client: pg.Client, text: string): Promise<ScriptResult> {
-  const single = new Execution(text, 'single')
+export async function execute(client: pg.Client, text: string, keepsAll: boolean): Promise<ScriptResult[]> {
+  const single = new Execution(text, 'single', keepsAll)
   try {
     return await single.on(client)
   } catch (error) {
     // Before ParseComplete: several statements, or a syntax error that the second try reports as well.
     const isUnparsed = !single.isParsed && isSyntaxError(error)
     if (!isUnparsed) throw error
-    return new Execution(text, 'script').on(client)
+    return new Execution(text, 'script', keepsAll).on(client)
   }
 }
 
 /** Runs one statement; several are a syntax error. */
-export const executeSingle = (client: pg.Client, text: string): Promise<ScriptResult> =>
-  new Execution(text, 'single').on(client)
+export const executeSingle = async (client: pg.Client, text: string, kept = NOTHING_KEPT): Promise<ScriptResult> =>
+  (await new Execution(text, 'single', true, kept).on(client)).at(-1) ?? NO_RESULT
+
+/** What other results of the same answer hold already. */
+export type Kept = { readonly rows: number; readonly bytes: number }
+const NOTHING_KEPT: Kept = { rows: 0, bytes: 0 }
+
+export const keptBy = (results: readonly ScriptResult[]): Kept => ({
+  rows: results.reduce((sum, { rows }) => sum + (rows?.length ?? 0), 0),
+  bytes: results.reduce((sum, { rows }) => sum + bytesOf(rows ?? []), 0),
+})
+
+const bytesOf = (rows: readonly Texts[]): number =>
+  rows.reduce((sum, row) => row.reduce((bytes, text) => bytes + 4 + (text?.length ?? 0), sum + 7), 0)
 
 class Execution {
   readonly #text: string
   readonly #mode: 'single' | 'script'
-  #resolve: (outcome: ScriptResult) => void = () => {}
+  readonly #keepsAll: boolean
+  readonly #results: ScriptResult[] = []
+  #resolve: (results: ScriptResult[]) => void = () => {}
   #reject: (error: Error) => void = () => {}
   #wire: Wire | undefined
-  #outcome: ScriptResult = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
+  #outcome: ScriptResult = { ...NO_RESULT, tags: [] }
   #isNewResult = true
-  #keptBytes = 0
+  #keptBytes: number
+  /** Of the results before this one that are kept. */
+  #keptRows: number
+  #startedAt = 0
   #unparsedBytes = 0
   #isSynced = false
   isParsed = false
 
-  constructor(text: string, mode: 'single' | 'script') {
+  constructor(text: string, mode: 'single' | 'script', keepsAll: boolean, kept = NOTHING_KEPT) {
     this.#text = text
     this.#mode = mode
+    this.#keepsAll = keepsAll
+    this.#keptRows = kept.rows
+    this.#keptBytes = kept.bytes
   }
 
-  on(client: pg.Client): Promise<ScriptResult> {
+  on(client: pg.Client): Promise<ScriptResult[]> {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -89,6 +121,7 @@ class Execution {
 
   submit(wire: Wire): null {
     this.#wire = wire
+    this.#startedAt = performance.now()
     wire.stream.on('data', this.#onData)
     wire.on('parseComplete', this.#onParsed)
     if (this.#mode === 'script') {
@@ -126,18 +159,31 @@ class Execution {
     this.#outcome.rows = []
   }
 
-  /** Only the last statement's result is kept. */
   #startResult(): void {
     if (!this.#isNewResult) return
     this.#isNewResult = false
+    if (this.#keepsAll) {
+      this.#keptRows += this.#outcome.rows?.length ?? 0
+      this.#outcome = { ...NO_RESULT, tags: [] }
+      return
+    }
     this.#keptBytes = 0
-    this.#outcome = { ...this.#outcome, fields: [], rows: undefined, affected: 0, isCut: false }
+    this.#outcome = { ...NO_RESULT, tags: this.#outcome.tags }
+  }
+
+  #endResult(): void {
+    const now = performance.now()
+    this.#outcome.durationMs = now - this.#startedAt
+    if (this.#keepsAll) this.#startedAt = now
+    else this.#results.pop()
+    this.#results.push(this.#outcome)
+    this.#isNewResult = true
   }
 
   handleDataRow({ fields: texts, length }: { fields: Texts; length: number }): void {
     this.#unparsedBytes = 0
     const rows = this.#outcome.rows ?? []
-    if (rows.length >= MAX_ROWS || this.#keptBytes + length > MAX_BYTES) {
+    if (this.#keptRows + rows.length >= MAX_ROWS || this.#keptBytes + length > MAX_BYTES) {
       this.#outcome.isCut = true
       return
     }
@@ -149,6 +195,7 @@ class Execution {
     this.#unparsedBytes = 0
     if (this.#outcome.isCut) {
       this.#outcome.tags.push('SELECT')
+      this.#endResult()
       this.#sync()
       return
     }
@@ -158,9 +205,9 @@ class Execution {
 
   handleCommandComplete({ text }: { text: string }): void {
     this.#startResult()
-    this.#isNewResult = true
     this.#outcome.tags.push(text.replace(/( \d+)+$/, ''))
     this.#outcome.affected = Number(/\d+$/.exec(text)?.[0] ?? 0)
+    this.#endResult()
     if (this.#mode === 'single') this.#sync()
   }
 
@@ -191,6 +238,6 @@ class Execution {
 
   handleReadyForQuery(): void {
     this.#finish()
-    this.#resolve(this.#outcome)
+    this.#resolve(this.#results)
   }
 }

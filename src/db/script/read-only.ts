@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { AppError } from '../../core/errors.ts'
 import { isReadOnly } from '../pg-errors.ts'
-import { executeSingle, type ScriptResult } from './execute.ts'
+import { executeSingle, keptBy, type ScriptResult } from './execute.ts'
 import { splitScript } from './split.ts'
 
 const READS: ReadonlySet<string> = new Set(['select', 'with', 'values', 'table', 'explain', 'show'])
@@ -18,12 +18,16 @@ const BEGIN = 'begin transaction read only; select 1'
  * Runs each statement in a transaction of its own that is read-only. Over the extended protocol PostgreSQL takes one statement
  * at a time, so none can end its transaction and begin another.
  */
-export async function readScript(client: pg.Client, script: string): Promise<ScriptResult> {
+export async function readStatements(client: pg.Client, script: string, keepsAll: boolean): Promise<ScriptResult[]> {
   const statements = splitScript(script)
   if (!statements.every(({ words: [first = ''] }) => READS.has(first))) throw refused()
-  let outcome: ScriptResult = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
-  for (const { text } of statements) outcome = await reading(client, () => executeSingle(client, text))
-  return outcome
+  let results: ScriptResult[] = []
+  for (const { text } of statements) {
+    const kept = keepsAll ? keptBy(results) : undefined
+    const result = await reading(client, () => executeSingle(client, text, kept))
+    results = keepsAll ? [...results, result] : [result]
+  }
+  return results
 }
 
 /** The connection is not used again after a failure. */

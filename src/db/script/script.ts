@@ -2,8 +2,9 @@ import type pg from 'pg'
 import { Ident } from '../sql.ts'
 import { type TriedScript, tryScript } from './dry-script.ts'
 import { execute, type ScriptResult } from './execute.ts'
-import { toJsonRows } from './json-rows.ts'
-import { reading, readScript } from './read-only.ts'
+import { reading, readStatements } from './read-only.ts'
+import { readScript } from './read-script.ts'
+import { type WrittenResult, withJson } from './written-result.ts'
 
 export type ScriptSettings = {
   timeoutMs: number
@@ -40,20 +41,25 @@ export class Script {
     if (rows[0]?.user !== this.#reader) throw new Error(`${this.#reader} arrives in the database as ${rows[0]?.user}`)
   }
 
-  execute(text: string): Promise<ScriptResult> {
-    return this.#reader === undefined ? execute(this.#client, text) : readScript(this.#client, text)
+  execute(text: string, keepsAll: boolean): Promise<ScriptResult[]> {
+    return this.#reader === undefined
+      ? execute(this.#client, text, keepsAll)
+      : readStatements(this.#client, text, keepsAll)
+  }
+
+  /** In a transaction that only reads. */
+  read(text: string, keepsAll: boolean): Promise<ScriptResult[]> {
+    return this.#reader === undefined ? readScript(this.#client, text, keepsAll) : this.execute(text, keepsAll)
   }
 
   /** Runs the text and rolls it back. */
-  async tryOut(text: string): Promise<TriedScript> {
-    if (this.#reader === undefined) return tryScript(this.#client, text)
-    const outcome = await this.execute(text)
-    return { ...outcome, jsonRows: await this.jsonOf(outcome), told: '"changes":[]' }
+  async tryOut(text: string, keepsAll: boolean): Promise<TriedScript> {
+    if (this.#reader === undefined) return tryScript(this.#client, text, keepsAll)
+    return { results: await this.withJson(await this.execute(text, keepsAll)), told: '"changes":[]' }
   }
 
-  /** The JSON text of each row. */
-  jsonOf({ fields, rows = [] }: ScriptResult): Promise<string[]> {
-    const convert = (): Promise<string[]> => toJsonRows(this.#client, fields, rows)
+  withJson(results: readonly ScriptResult[]): Promise<WrittenResult[]> {
+    const convert = (): Promise<WrittenResult[]> => withJson(this.#client, results)
     // Types may have code of their own.
     return this.#reader === undefined ? convert() : reading(this.#client, convert)
   }

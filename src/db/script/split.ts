@@ -63,8 +63,8 @@ function endOfComment(script: string, from: number): number {
 
 const TRANSACTION = new Set(['begin', 'start', 'commit', 'end', 'rollback', 'abort', 'savepoint', 'release'])
 
-/** Why a statement cannot be tried in a transaction that is rolled back. */
-export function untriable({ words }: ScriptStatement): string | undefined {
+/** Why a statement cannot run inside a transaction that it must not end, and that leaves nothing behind. */
+export function untriable({ words }: ScriptStatement, inside = 'a dry run'): string | undefined {
   const [first = '', ...rest] = words
   const names = rest.slice(0, 3)
   if (
@@ -72,12 +72,12 @@ export function untriable({ words }: ScriptStatement): string | undefined {
     (first === 'prepare' && names[0] === 'transaction') ||
     (first === 'set' && (names.includes('transaction') || names.includes('characteristics')))
   ) {
-    return 'transaction control is not possible in a dry run'
+    return `transaction control is not possible in ${inside}`
   }
   if (first === 'set' && names[0] === 'constraints' && names[1] === 'all')
-    return 'constraints are checked at the end of a dry run'
+    return `constraints are checked at the end of ${inside}`
   if (first === 'copy' && (rest.includes('program') || (rest.includes('to') && !rest.includes('stdout')))) {
-    return 'COPY to a file or program is not possible in a dry run'
+    return `COPY to a file or program is not possible in ${inside}`
   }
   return undefined
 }

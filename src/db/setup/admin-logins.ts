@@ -23,13 +23,27 @@ export const ADMIN_LOGINS = {
 export type AdminLogin = keyof typeof ADMIN_LOGINS
 
 const KINDS = Object.keys(ADMIN_LOGINS) as AdminLogin[]
+/** The owner of the triggers of watched tables; see migrations/0118_log_role.sql. */
+const LOGGER = 'svc_logger'
 const quote = (name: string): string => new Ident(name).quoted
 
 /** Over `r`: it logs in, reads past row security, and neither is nor may become more. */
 const IS_SOUND = `(r.rolcanlogin and r.rolbypassrls and not (r.rolsuper or r.rolcreaterole or r.rolcreatedb or r.rolreplication)
   and not exists (select from pg_catalog.pg_auth_members m where m.member = r.oid))`
 
-type Known = { isSuper: boolean; suffix: string; passwords: Record<string, string>; schemas: string[]; sound: string[] }
+/** Of schema svc, data routes use functions, and read the table that policies on files are about. */
+const IS_GRANTED = `(case when r.rolname ~ '^svc_admin_'
+  then pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') and pg_catalog.has_table_privilege(r.oid, 'svc.objects', 'select')
+  else not pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') end)`
+
+type Known = {
+  isSuper: boolean
+  suffix: string
+  passwords: Record<string, string>
+  schemas: string[]
+  sound: string[]
+  hasLogger: boolean
+}
 
 /**
  * Makes the logins, each with a password of its own where the login of callers has one. See docs/decisions/access.md. What
@@ -73,11 +87,20 @@ const loginOf = (kind: AdminLogin, { suffix, passwords }: Known, needsPassword: 
 
 /** Nearly every start finds them ready, by one query. */
 async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
-  const { rows } = await client.query<{ is_super: string; oid: string; kept: string | null; sound: string }>(
+  const { rows } = await client.query<{
+    is_super: string
+    oid: string
+    kept: string | null
+    sound: string
+    logger: string
+  }>(
     `select (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as is_super, d.oid::text as oid,
        (select value::text from svc.settings where key = 'admin_logins') as kept,
+       (select pg_catalog.count(*) from pg_catalog.pg_proc f join pg_catalog.pg_roles o on o.oid = f.proowner
+        where f.oid in ('svc.log_statement()'::pg_catalog.regprocedure, 'svc.log_change()'::pg_catalog.regprocedure)
+          and o.rolname = '${LOGGER}' and not o.rolsuper) as logger,
        (select coalesce(pg_catalog.json_agg(r.rolname), '[]')::text from pg_catalog.pg_roles r
-        where ${IS_SOUND} and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') = (r.rolname ~ '^svc_admin_') and r.rolname in (
+        where ${IS_SOUND} and ${IS_GRANTED} and r.rolname in (
           select l.name || case when $2 = 't' then '_' || d.oid else '' end from pg_catalog.unnest($1::text[]) as l(name))) as sound
      from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()`,
     [KINDS.map((kind) => ADMIN_LOGINS[kind]), needsPassword ? 't' : 'f'],
@@ -90,11 +113,13 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
     passwords: kept.passwords ?? {},
     schemas: kept.schemas ?? [],
     sound: JSON.parse(row?.sound ?? '[]') as string[],
+    hasLogger: Number(row?.logger) === 2,
   }
 }
 
 const isReady = (known: Known, schemas: readonly string[], needsPassword: boolean): boolean =>
   known.sound.length === KINDS.length &&
+  (known.hasLogger || !known.isSuper) &&
   schemas.every((schema) => known.schemas.includes(schema)) &&
   (!needsPassword || KINDS.every((kind) => known.passwords[kind] !== undefined))
 
@@ -113,9 +138,11 @@ async function make(
     passwords[kind] = password
     await client.query(`alter role ${user} password '${scramVerifier(password)}'`)
   }
+  if (known.isSuper) await client.query(OWN_LOGGER)
   const [writer = '', reader = '', ...others] = KINDS.map((kind) => `${ADMIN_LOGINS[kind]}${known.suffix}`)
   await client.query(
-    `grant usage on schema svc to ${writer}, ${reader}; revoke all on schema svc from ${others.join(', ')}`,
+    `grant usage on schema svc to ${writer}, ${reader}; grant select on svc.objects to ${writer}, ${reader};
+     revoke all on schema svc from ${others.join(', ')}`,
   )
   for (const schema of schemas) await client.query(defaultPrivileges(schema, writer, [reader, ...others]))
   await client.query('select svc.grant_logins($1, $2, $3, $4)', [schemas, writer, reader, others])
@@ -126,6 +153,23 @@ async function make(
   )
   return { ...known, passwords, schemas: [...schemas] }
 }
+
+const OWN_LOGGER = `
+  do $$ begin
+    if not exists (select from pg_catalog.pg_roles where rolname = '${LOGGER}') then
+      create role ${LOGGER} nologin noinherit;
+    end if;
+  exception when duplicate_object or unique_violation then null;
+  end $$;
+  do $$ begin
+    if exists (select from pg_catalog.pg_roles r where r.rolname = '${LOGGER}' and (r.rolsuper or r.rolcanlogin or r.rolbypassrls
+        or exists (select from pg_catalog.pg_auth_members m where m.member = r.oid))) then
+      raise exception 'the role ${LOGGER} must not log in, be a superuser, bypass RLS or be a member of other roles';
+    end if;
+  end $$;
+  select svc.grant_logger();
+  alter function svc.log_statement() owner to ${LOGGER};
+  alter function svc.log_change() owner to ${LOGGER}`
 
 // Roles belong to the cluster: the server of another database may be making the same one.
 const createLogin = (user: string): string => `
@@ -177,6 +221,7 @@ export const grantNew = async (
 ) => {
   if (!writers || !readers) return
   const others = [operator, viewer].flatMap((login) => (login ? [login.user] : []))
+  await db.run(SYSTEM, sql`select svc.grant_logger()`)
   await db.run(
     SYSTEM,
     sql`select svc.grant_logins(${schemas}::text[], ${writers.user}, ${readers.user}, ${others}::text[])`,

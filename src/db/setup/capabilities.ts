@@ -6,6 +6,8 @@ export type Capability = {
   /** The extension's name. */
   name: string
   serves: string
+  /** What there is where it is missing. */
+  without: string
   /** `available`: PostgreSQL has it, this database does not use it yet. */
   state: 'present' | 'available' | 'missing'
   version: string | null
@@ -13,9 +15,9 @@ export type Capability = {
 
 /** Extensions that something here uses. */
 export const EXTENSION_USES = [
-  { name: 'pg_trgm', serves: 'fuzzy search' },
-  { name: 'vector', serves: 'vector search' },
-  { name: 'postgis', serves: 'spatial queries' },
+  { name: 'pg_trgm', serves: 'fuzzy search', without: 'search finds whole words only' },
+  { name: 'vector', serves: 'vector search', without: 'vectors in real[] are searched, without an index' },
+  { name: 'postgis', serves: 'spatial queries', without: 'no spatial queries' },
 ]
 
 /** Which optional extensions this database can use, and the version of PostgreSQL. */
@@ -31,11 +33,11 @@ export async function capabilitiesOf(db: Db): Promise<{ serverVersion: string; c
         from (select current_setting('server_version') as server) s
         left join pg_available_extensions e on e.name = any(${EXTENSION_USES.map(({ name }) => name)}::text[])`,
   )
-  const capabilities = EXTENSION_USES.map(({ name, serves }): Capability => {
-    const row = rows.find((found) => found.name === name)
-    if (!row) return { name, serves, state: 'missing', version: null }
-    if (row.installed_version === null) return { name, serves, state: 'available', version: row.default_version }
-    return { name, serves, state: 'present', version: row.installed_version }
+  const capabilities = EXTENSION_USES.map((extension): Capability => {
+    const row = rows.find((found) => found.name === extension.name)
+    if (!row) return { ...extension, state: 'missing', version: null }
+    if (row.installed_version === null) return { ...extension, state: 'available', version: row.default_version }
+    return { ...extension, state: 'present', version: row.installed_version }
   })
   return { serverVersion: rows[0]?.server.split(' ')[0] ?? '', capabilities }
 }

@@ -1,5 +1,6 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
+import { releaseWaiters } from '../backup/archive/slot.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
@@ -51,6 +52,7 @@ export async function openDatabase(options: {
   })
   try {
     await requireSupportedVersion(client)
+    await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')

@@ -35,6 +35,14 @@ const callersOf = async (api: InProcessServer, database: string): Promise<string
   )
   return found.map(({ usename = '' }) => usename)
 }
+/** The token of a new administrator. */
+const administrator = async (api: InProcessServer, role: string): Promise<string> => {
+  const [email, password] = [`${role}@x.test`, 'a password of their own']
+  await api.call('POST /api/admin/admins', { as: 'admin', json: { email, password, role } })
+  return (await api.call('POST /api/admin/auth', { json: { email, password } })).body.token
+}
+const sqlAs = (api: InProcessServer, as: string, query: string) =>
+  api.call('POST /api/admin/sql', { as, json: { query } })
 const NOTES = 'create table notes (id int primary key); insert into notes values (1)'
 
 test('a login with CREATEROLE that is no superuser serves callers', async () => {
@@ -50,6 +58,17 @@ test('a login with CREATEROLE that is no superuser serves callers', async () => 
     (await warningsOf(api)).filter((warning) => /become|login of their own/.test(warning)),
     [],
   )
+  // It may not make logins that read past row security: its own role is the owner's, and lesser administrators have none.
+  const [owner, lesser] = [await administrator(api, 'owner'), await administrator(api, 'operator')]
+  assert.equal((await api.call('GET /api/collections/notes/1', { as: owner })).status, 200)
+  assert.deepEqual((await sqlAs(api, owner, 'select current_user')).body.rows, [['operator']])
+  for (const answer of [
+    await api.call('GET /api/collections/notes/1', { as: lesser }),
+    await sqlAs(api, lesser, 'select 1'),
+  ]) {
+    assert.deepEqual([answer.status, answer.body.error], [403, 'insufficient_role'])
+  }
+  assert.equal((await warningsOf(api)).filter((each) => each.startsWith('administrators who are no owners')).length, 1)
   await api.stop()
 })
 
@@ -72,6 +91,32 @@ test('where passwords are required, each database has a login of its own, and no
     }
   }
   for (const api of Object.values(servers).flat()) await api.stop()
+})
+
+test('where passwords are required, administrators have logins with passwords of their own', async () => {
+  const [{ oid } = {}] = await run(cluster.url, `select oid from pg_database where datname = 'one'`)
+  for (const start_ of [1, 2]) {
+    const api = await start(addressOf('one'))
+    for (const role of ['operator', 'viewer']) {
+      const token = await administrator(api, role)
+      assert.equal((await api.call('GET /api/collections/notes/1', { as: token })).status, 200, `${start_}`)
+      const { body } = await sqlAs(api, token, 'select session_user')
+      assert.deepEqual(body.rows, [[`svc_${role}_sql_${oid}`]])
+    }
+    assert.equal(
+      (await api.call('POST /api/collections/notes', { as: 'admin', json: { id: 10 + start_ } })).status,
+      201,
+    )
+    await api.stop()
+  }
+  const sessions = await run(
+    cluster.url,
+    `select rolname from pg_roles where rolname like 'svc\\_admin\\_%\\_${oid}' order by 1`,
+  )
+  assert.deepEqual(
+    sessions.map(({ rolname }) => rolname),
+    [`svc_admin_reader_${oid}`, `svc_admin_writer_${oid}`],
+  )
 })
 
 test('what callers write is never logged as the work of the operator, whatever their login is called', async () => {

@@ -44,8 +44,8 @@ export async function migrate(
     for (const name of applied.keys()) {
       if (name > newest) throw new Error(newerDatabase(name))
     }
+    const startedAt = performance.now()
     for (const { name, text, checksum } of missing) {
-      progress(`migrating the database: ${name}`)
       await inTransaction(client, async () => {
         await client.query(text)
         await client.query('insert into svc.migrations (name, checksum) values ($1, $2)', [name, checksum])
@@ -53,6 +53,8 @@ export async function migrate(
         throw new Error(`migration ${name} failed: ${error.message}`, { cause: error })
       })
     }
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
+    if (missing.length > 0) progress(`database prepared: ${missing.length} migrations in ${seconds} s`)
     return missing.map(({ name }) => name)
   })
 }

@@ -58,6 +58,7 @@ const accountRoutes = (
     summary: 'Who is calling',
     auth: 'user',
     access: 'read',
+    impersonable: true,
     answers: { 200: user },
     handle: async ({ who }) => {
       const id = userIdOf(who)

@@ -1,3 +1,4 @@
+import { ADMIN_ROLES } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { DURABILITIES } from './durability.ts'
 
@@ -7,16 +8,37 @@ export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
   drill: t.optional(t.boolean({ description: 'it runs on a restored copy that was not taken over' })),
   warnings: t.optional(t.array(t.string())),
+  environment: t.optional(t.string({ description: 'name of this installation, `admin.environment`' })),
+  locked: t.optional(t.boolean({ description: 'of a dashboard that has to be unlocked to write' })),
   durability: t.optional(t.oneOf(DURABILITIES, { description: 'where an acknowledged write is; for the admin' })),
 })
 
-export const sqlResult = t.object({
+const sqlFields = {
   columns: t.array(t.string()),
   rows: t.array(t.array(t.any())),
   rowCount: t.integer({ description: 'rows returned, else rows affected' }),
   durationMs: t.number(),
   message: t.optional(t.string({ description: 'says when the result was cut' })),
-})
+}
+
+const saved = t.optional(
+  t.object({
+    id: t.uuid(),
+    name: t.string(),
+    author: t.string({ description: 'who changed it last' }),
+    runner: t.string(),
+    role: t.oneOf(ADMIN_ROLES, { description: 'the lesser of both roles, which it ran with' }),
+  }),
+)
+
+/** Of the last statement, or with `all` of each. */
+export const sqlResult = t.union(
+  t.object({ ...sqlFields, saved }),
+  t.object({
+    results: t.array(t.object({ ...sqlFields, command: t.string({ description: 'such as INSERT' }) })),
+    saved,
+  }),
+)
 
 export const logs = t.object({
   entries: t.array(

@@ -11,6 +11,7 @@ import { upload } from '../../../test/kit/upload.ts'
 const NOTED_AFTERWARDS = [
   'POST /api/admin/rls/explain',
   'POST /api/admin/rls/snapshot',
+  'POST /api/admin/mcp',
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
@@ -47,6 +48,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
   const userId = ana.user.id
   const hook = await made('POST /api/webhooks', { url: `${api.url}/health` })
+  const pastDelivery = crypto.randomUUID()
+  await api.sql(`insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, attempt, duration_ms,
+    request_body, response_body) values ('${pastDelivery}', '${hook.id}', '${pastDelivery}', 'create', 'notes', false, 1, 1, '{}', '')`)
   const app = await made('POST /api/admin/apps', { name: 'a', ownerUserId: userId })
   const lost = await made('POST /api/admin/apps', { name: 'b', ownerUserId: userId })
   const { apiKey } = await made('POST /api/admin/api-keys', { userId, name: 'k' })
@@ -115,7 +119,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     await made('POST /api/admin/admins', { ...person, email })
     return (await made('POST /api/admin/auth', { email, password: person.password })).token
   }
-  const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
+  const [abe, eva, leaver] = [await named('abe@x.test'), await named('eva@x.test'), await named('lea@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
   const [pia, zoe] = [await named('pia@x.test'), await named('zoe@x.test')]
@@ -131,11 +135,26 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 
   const backup = await plantBackup(backupTo, passphrase)
 
+  const items = '/api/admin/dashboard'
+  const savedQuery = { name: 'q', query: 'select 1' }
+  const savedView = { name: 'v', table: 'notes', state: {} }
+  const ofQuery = `${items}/queries/${(await made(`POST ${items}/queries`, savedQuery)).id}`
+  const ofView = `${items}/views/${(await made(`POST ${items}/views`, savedView)).id}`
+
   const requests: Request[] = [
+    [`POST ${items}/queries`, `POST ${items}/queries`, savedQuery],
+    [`PATCH ${items}/queries/{id}`, `PATCH ${ofQuery}`, { name: 'r' }],
+    [`DELETE ${items}/queries/{id}`, `DELETE ${ofQuery}`],
+    [`POST ${items}/views`, `POST ${items}/views`, savedView],
+    [`PATCH ${items}/views/{id}`, `PATCH ${ofView}`, { name: 'w' }],
+    [`DELETE ${items}/views/{id}`, `DELETE ${ofView}`],
     ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
     ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
     ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
+    ['POST /api/admin/impersonate', 'POST /api/admin/impersonate', { anonymous: true }],
+    ['POST /api/admin/auth/code', 'POST /api/admin/auth/code'],
+    ['POST /api/admin/unlock', 'POST /api/admin/unlock', { password: 'correct horse battery staple' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
     ...(hasVectors ? vectorRequests : []),
@@ -144,6 +163,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/sql', 'POST /api/admin/sql', { query: 'create table made ()' }],
     ['POST /api/webhooks', 'POST /api/webhooks', { url: 'https://y.test/' }],
     ['PATCH /api/webhooks/{id}', `PATCH /api/webhooks/${hook.id}`, { enabled: false }],
+    [
+      'POST /api/webhooks/{id}/deliveries/{deliveryId}/replay',
+      `POST /api/webhooks/${hook.id}/deliveries/${pastDelivery}/replay`,
+    ],
     ['POST /api/webhooks/{id}/test', `POST /api/webhooks/${hook.id}/test`],
     ['DELETE /api/webhooks/{id}', `DELETE /api/webhooks/${hook.id}`],
     ['POST /api/admin/apps', 'POST /api/admin/apps', { name: 'c', ownerUserId: userId }],
@@ -230,6 +253,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   return {
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
+    'POST /api/admin/auth/logout': () => api.call('POST /api/admin/auth/logout', { as: leaver }),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
     'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),
     'POST /api/admin/mfa/passkey/enroll/confirm': () => confirmPasskey(pia, ofPia.json),
@@ -244,7 +268,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys`
+    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys saved_items`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],

@@ -257,6 +257,44 @@ test('vectors that an operator keeps filled are written as no superuser', async 
   await neverSuper()
 })
 
+test('a watched table runs the casts of its types as no superuser, and as nothing that reaches the server', async () => {
+  await api.sql(`do $$ begin create role type_maker; exception when duplicate_object then null; end $$;
+    grant create on schema public to type_maker; grant usage on schema told to type_maker;
+    set role type_maker;
+    create type mood as enum ('glad', 'sad');
+    create function mood_json(mood) returns json language plpgsql as $$ begin
+      perform told.here('cast');
+      begin
+        perform key from svc.log_key;
+        perform told.here('read the key');
+      exception when insufficient_privilege then null;
+      end;
+      return '"told"';
+    end $$;
+    create cast (mood as json) with function mood_json(mood);
+    create table moods (id int primary key, mood mood);
+    create table parted (id int primary key, mood mood) partition by range (id);
+    create table parted_1 partition of parted for values from (0) to (100);
+    reset role;
+    select svc.watch('moods'); select svc.watch('parted')`)
+  await ran()
+  await api.sql(`insert into moods values (1, 'glad'); update moods set mood = 'sad'; delete from moods`)
+  await api.sql(`insert into parted values (1, 'glad')`)
+  const lines = new Set(await ran())
+  assert.deepEqual([...lines], ['cast as svc_logger'])
+  const logged = await api.sql(`select action, record ->> 'mood' as mood, actor ->> 'kind' as by from svc.changes
+    where table_name in ('moods', 'parted') order by id`)
+  assert.deepEqual(
+    logged.map(({ action, mood, by }) => [action, mood, by]),
+    [
+      ['create', 'told', 'system'],
+      ['update', 'told', 'system'],
+      ['delete', null, 'system'],
+      ['create', 'told', 'system'],
+    ],
+  )
+})
+
 test('policies are written by owners alone, and jobs of operators call functions as the roles of requests', async () => {
   const policy = { table: 'papers', name: 'theirs', using: 'true' }
   assert.equal((await api.call('POST /api/admin/rls', { as: tokens.operator, json: policy })).status, 403)

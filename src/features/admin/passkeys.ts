@@ -11,6 +11,7 @@ import { makeDecoyKey } from '../../identity/webauthn/public-key.ts'
 import type { RelyingParty } from '../../identity/webauthn/relying-party.ts'
 import { readAssertion, readAttestation } from '../../identity/webauthn/response.ts'
 import { assertion, challenge } from '../../identity/webauthn/schemas.ts'
+import { markAsDashboard } from './dashboard-session.ts'
 import * as q from './passkeys-sql.ts'
 import { lockedFactor, namedOf } from './second-factor.ts'
 import { factorEnrolled } from './second-factor-sql.ts'
@@ -66,7 +67,7 @@ export function adminPasskeyRoutes(deps: AdminPasskeyDeps): Route[] {
       auth: 'none',
       limit: 'admin_login',
       requires,
-      body: assertion,
+      body: t.merged(assertion, t.object({ client: t.optional(t.oneOf(['dashboard'])) })),
       answers: { 200: t.object({ token: t.string() }) },
       handle: async ({ body }) => {
         const response = readAssertion(body.assertion_response)
@@ -94,6 +95,7 @@ export function adminPasskeyRoutes(deps: AdminPasskeyDeps): Route[] {
           return deps.issueNamed(tx, adminId)
         })
         if (token === undefined) throw refused()
+        if (body.client === 'dashboard') await markAsDashboard(db, token)
         return json(200, { token })
       },
     }),

@@ -1,27 +1,40 @@
 import { normaliseEmail } from '../../core/contact/email-address.ts'
-import { AppError, notFound } from '../../core/errors.ts'
-import { adminOf } from '../../core/identity.ts'
+import { badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
-import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import { json, type Route, requireEnabled, route } from '../../http/route.ts'
 import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
-import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { type AuditTrail, createAudit } from './audit.ts'
+import {
+  createProof,
+  credentialFields,
+  dashboardSessionRoutes,
+  isUnlocked,
+  markAsDashboard,
+  openWithCode,
+} from './dashboard-session.ts'
 import { durabilityOf } from './durability.ts'
 import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
-import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { secondFactorRoutes } from './second-factor.ts'
+import { type SqlRouteDeps, sqlRoute } from './sql-route.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
   db: Db
-  config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
+  config: {
+    enabled: boolean
+    password: string
+    token_duration: number
+    shared_password: boolean
+    require_mfa: boolean
+    dashboard_locked: boolean
+    environment: string
+  }
   box: SecretBox
   appName: string
   passwordRules: PasswordRules
@@ -36,13 +49,15 @@ export type AdminDeps = {
   isDrill: boolean
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<RunSqlDeps, 'db' | 'observe'> &
+} & Omit<SqlRouteDeps, 'db' | 'observe'> &
   Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
 
 export type Admin = {
   routes: Route[]
   tokens: AdminTokens
   audit: AuditTrail
+  /** Whether a dashboard that is locked may write for now. */
+  isUnlocked(tokenId: string): Promise<boolean>
   start(): Promise<void>
   /** The password, if this process generated it at start. */
   generatedPassword(): string | undefined
@@ -52,7 +67,6 @@ export function createAdmin(deps: AdminDeps): Admin {
   const { db, config, warnings, logs } = deps
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
-  const runSql = createRunSql(deps)
   const requires = requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled'))
   let generatedPassword: string | undefined
 
@@ -64,13 +78,16 @@ export function createAdmin(deps: AdminDeps): Admin {
       // Warnings name tables that anybody may write to, so only the admin reads them.
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
-        const isAdmin = bearer !== undefined && (await tokens.resolve(bearer)) !== undefined
+        const who = bearer === undefined ? undefined : await tokens.resolve(bearer)
+        const isAdmin = who !== undefined
         const told = isAdmin ? warnings() : []
         return json(200, {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),
           ...(isAdmin && { durability: await durabilityOf(db) }),
           ...(told.length > 0 && { warnings: told }),
+          ...(who && config.environment !== '' && { environment: config.environment }),
+          ...(who?.isLockable && { locked: !(await isUnlocked(db, who.tokenId)) }),
         })
       },
     }),
@@ -81,40 +98,28 @@ export function createAdmin(deps: AdminDeps): Admin {
       limit: 'admin_login',
       requires,
       body: t.object({
-        email: t.optional(t.string({ format: 'email' })),
-        password: t.string({ format: 'password' }),
-        code: t.optional(t.string({ description: 'of the second factor' })),
+        ...credentialFields,
+        password: t.optional(credentialFields.password),
+        code: t.optional(
+          t.string({ description: 'of the second factor; alone, the code of POST /api/admin/auth/code' }),
+        ),
+        client: t.optional(t.oneOf(['dashboard'])),
       }),
       answers: { 200: t.object({ token: t.string() }) },
-      handle: async ({ body }) =>
-        json(200, { token: await tokens.login(body.password, body.email && normaliseEmail(body.email), body.code) }),
-    }),
-
-    route('POST /api/admin/sql', {
-      summary: "Run SQL: of owners as the server's role, of others read-only",
-      leastRole: 'viewer',
-      auth: 'admin',
-      audit: 'sql.execute',
-      dryRun: 'wrapped',
-      body: t.object({ query: t.string() }),
-      answers: { 200: answers.sqlResult },
-      handle: async (call) => {
-        const { query } = call.body
-        if (query.trim() === '') throw new AppError('validation_failed', 'query is required')
-        // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
-        const isDry = isDryRun(call)
-        const entry = call.audit({ newValues: { query: auditableQuery(query), ...(isDry && { dry_run: true }) } })
-        const { role } = adminOf(call.who)
-        const run = () => runSql(role, query, call.signal, isDry)
-        const isUndone = (error: unknown) => !isDry && wasRolledBack(query, error as Error)
-        const { text, told } = await auditedEffect(db, entry, run, isUndone)
-        return isDry ? dryRunReply(jsonText(200, text), told) : jsonText(200, text)
+      handle: async ({ body: { email, password, code, client } }) => {
+        if (password === undefined && code !== undefined) return json(200, { token: await openWithCode(db, code) })
+        if (password === undefined) throw badRequest('password is required')
+        const token = await tokens.login(password, email && normaliseEmail(email), code)
+        if (client === 'dashboard') await markAsDashboard(db, token)
+        return json(200, { token })
       },
     }),
 
+    sqlRoute(deps),
+
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
@@ -127,7 +132,14 @@ export function createAdmin(deps: AdminDeps): Admin {
 
   const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed: (tx, id) => tokens.issueNamed(tx, id) })
   return {
-    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps), ...passkeys],
+    routes: [
+      ...routes,
+      ...adminsRoutes(deps),
+      ...secondFactorRoutes(deps),
+      ...passkeys,
+      ...dashboardSessionRoutes({ ...deps, proveAgain: createProof(tokens) }),
+    ],
+    isUnlocked: (tokenId) => isUnlocked(db, tokenId),
     tokens,
     audit,
     async start() {

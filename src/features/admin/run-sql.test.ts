@@ -191,12 +191,13 @@ async function withTimeout(seconds: number, query: string, signal = new AbortCon
   const runSql = createRunSql({
     db: db as never,
     openScript,
+    openScriptAs: openScript,
     reloadSchema: async () => {},
     observe: () => {},
     schemas: ['public'],
     timeoutMs: seconds * 1000,
   })
-  return runSql('owner', query, signal, false).then(
+  return runSql({ query, signal, mode: 'write', all: false, role: 'owner' }).then(
     ({ text }) => text,
     (error: Error) => error.message,
   )

@@ -1,24 +1,39 @@
 import { AppError, badRequest, databaseUnavailable, reasonOf } from '../../core/errors.ts'
-import { type AdminRole, SYSTEM } from '../../core/identity.ts'
+import { type AdminRole, type Identity, SYSTEM } from '../../core/identity.ts'
 import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { databaseMessage, isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
-import { MAX_BYTES, MAX_ROWS, type ScriptResult, TooLarge } from '../../db/script/execute.ts'
+import { databaseMessage, isCanceled, isConnectionLost, isReadOnlyError, isSyntaxError } from '../../db/pg-errors.ts'
+import { MAX_BYTES, MAX_ROWS, TooLarge } from '../../db/script/execute.ts'
 import type { Script } from '../../db/script/script.ts'
+import type { WrittenResult } from '../../db/script/written-result.ts'
 import { endBackend } from './sql.ts'
 
 export type RunSqlDeps = {
   db: Db
   /** On a login of the role's own; of the owner, the server's. */
   openScript: (role: AdminRole) => Promise<Script>
+  /** On the login of callers, as one of them. */
+  openScriptAs: (who: Identity) => Promise<Script>
   reloadSchema: () => Promise<unknown>
   observe: Observe
   /** Exposed schemas, in lookup order. */
   schemas: readonly string[]
   timeoutMs?: number
 }
-export type RunSql = (role: AdminRole, query: string, signal: AbortSignal, isDry: boolean) => Promise<SqlAnswer>
+export type SqlRequest = {
+  readonly query: string
+  readonly signal: AbortSignal
+  /** `read`: in a transaction that only reads. `dry`: in one that is rolled back. */
+  readonly mode: 'write' | 'read' | 'dry'
+  /** Whether the results of all statements are answered, or the last one's. */
+  readonly all: boolean
+  readonly role: AdminRole
+  readonly as?: Identity | undefined
+  /** The refusal of a write where the mode is `read`; default: PostgreSQL's message. */
+  readonly writeRefusal?: AppError | undefined
+}
+export type RunSql = (request: SqlRequest) => Promise<SqlAnswer>
 /** JSON texts: the answer, and of a dry run what would have changed. */
 export type SqlAnswer = { text: string; told: string }
 
@@ -32,33 +47,39 @@ const GRACE_MS = 500
 const HARMLESS =
   /^(SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|MOVE|SHOW|SET|RESET|EXPLAIN|BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|ANALYZE|VACUUM|CHECKPOINT|LOCK|DECLARE|CLOSE)\b/
 
-/** The answer is `{columns, rows, rowCount, durationMs, message?}`. */
+/** The answer is `{columns, rows, rowCount, durationMs, message?}`, or `{results}` of all statements. */
 export function createRunSql(deps: RunSqlDeps): RunSql {
   const semaphore = new Semaphore(MAX_AT_ONCE)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
-  return (role, query, signal, isDry) =>
+  return ({ query, signal, mode, all, role, as, writeRefusal }) =>
     semaphore.run(
       async () => {
-        const script = await deps.openScript(role)
+        const script = await (as ? deps.openScriptAs(as) : deps.openScript(role))
         const timedOut = new AbortController()
         const stop = () => stopBackend(deps, script)
         const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
         timedOut.signal.addEventListener('abort', stop, { once: true })
         signal.addEventListener('abort', stop, { once: true })
+        // The caller may have left while the connection was opened.
+        if (signal.aborted) stop()
         const startedAt = performance.now()
         try {
           await script.set({ timeoutMs, schemas: deps.schemas })
-          if (isDry) {
-            const tried = await script.tryOut(query)
-            return { text: answer(tried, tried.jsonRows, performance.now() - startedAt), told: tried.told }
+          const answer = (results: readonly WrittenResult[], durationMs: number): string =>
+            all ? allAnswers(results) : lastAnswer(results, durationMs)
+          if (mode === 'dry') {
+            const { results, told } = await script.tryOut(query, all)
+            return { text: answer(results, performance.now() - startedAt), told }
           }
-          const outcome = await script.execute(query)
+          const outcome = await (mode === 'read' ? script.read(query, all) : script.execute(query, all))
           const durationMs = performance.now() - startedAt
-          const rows = await script.jsonOf(outcome)
+          const results = await script.withJson(outcome)
           await script.end()
-          if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
-          return { text: answer(outcome, rows, durationMs), told: '' }
+          const tags = outcome.flatMap((result) => result.tags)
+          if (mode === 'write' && !tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
+          return { text: answer(results, durationMs), told: '' }
         } catch (error) {
+          if (mode === 'read' && writeRefusal && isReadOnlyError(error)) throw writeRefusal
           const isLate = performance.now() - startedAt >= timeoutMs - 50
           if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
             throw new AppError('sql_error', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
@@ -74,18 +95,29 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
     )
 }
 
-function answer(
-  { fields, rows, affected, isCut }: ScriptResult,
-  jsonRows: readonly string[],
-  durationMs: number,
-): string {
-  const columns = JSON.stringify(fields.map((field) => field.name))
-  const rowCount = rows === undefined ? affected : rows.length
-  const reason = (rows?.length ?? 0) >= MAX_ROWS ? `${MAX_ROWS} rows` : `${MAX_BYTES / 1024 / 1024} MB`
-  const message = isCut ? `,"message":"the result was cut after ${reason}"` : ''
-  const duration = Math.round(durationMs * 1000) / 1000
-  return `{"columns":${columns},"rows":[${jsonRows.join(',')}],"rowCount":${rowCount},"durationMs":${duration}${message}}`
+function lastAnswer(results: readonly WrittenResult[], durationMs: number): string {
+  return `{${membersOf(results.at(-1), results)},"durationMs":${rounded(durationMs)}}`
 }
+
+function allAnswers(results: readonly WrittenResult[]): string {
+  const each = results.map((result) => {
+    const command = JSON.stringify(result.tags.at(-1) ?? '')
+    return `{${membersOf(result, results)},"command":${command},"durationMs":${rounded(result.durationMs)}}`
+  })
+  return `{"results":[${each.join(',')}]}`
+}
+
+/** `message` says when the result was cut: the limits are those of all results together. */
+function membersOf(result: WrittenResult | undefined, all: readonly WrittenResult[]): string {
+  const { fields = [], rows, affected = 0, isCut = false, jsonRows = [] } = result ?? {}
+  const columns = JSON.stringify(fields.map((field) => field.name))
+  const total = all.reduce((sum, one) => sum + (one.rows?.length ?? 0), 0)
+  const reason = total >= MAX_ROWS ? `${MAX_ROWS} rows` : `${MAX_BYTES / 1024 / 1024} MB`
+  const message = isCut ? `,"message":"the result was cut after ${reason}"` : ''
+  return `"columns":${columns},"rows":[${jsonRows.join(',')}],"rowCount":${rows === undefined ? affected : rows.length}${message}`
+}
+
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
 
 /** A query in pg_sleep does not notice a closed connection, so its backend is terminated. */
 function stopBackend({ db, observe }: RunSqlDeps, { backend }: Script): void {

@@ -36,7 +36,7 @@ export const insertToken = (
   select ${tokenHash}, now() + make_interval(secs => ${seconds}), ${via} from password`
 
 export const findToken = (tokenHash: string): Sql => sql`
-  select t.id::text as id, extract(epoch from t.expires_at)::float8 as "expiresAt", t.via, a.id::text as "adminId", a.email, a.role,
+  select t.id::text as id, extract(epoch from t.expires_at)::float8 as "expiresAt", t.via, t.client, a.id::text as "adminId", a.email, a.role,
     extract(epoch from t.second_factor_at)::float8 as "secondFactorAt"
   from svc.admin_tokens t left join svc.admins a on a.id = t.admin_id
   where t.token_hash = ${tokenHash} and t.expires_at > now()`

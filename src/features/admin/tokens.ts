@@ -24,7 +24,13 @@ export type AdminTokens = {
 type Deps = {
   db: Db
   passwords: AdminPasswords
-  config: { enabled: boolean; token_duration: number; shared_password: boolean; require_mfa: boolean }
+  config: {
+    enabled: boolean
+    token_duration: number
+    shared_password: boolean
+    require_mfa: boolean
+    dashboard_locked: boolean
+  }
   box: SecretBox
 }
 
@@ -37,6 +43,7 @@ type FoundToken = {
   email: string | null
   role: AdminRole | null
   secondFactorAt: number | null
+  client: 'dashboard' | null
 }
 
 /** No admin password is longer (docs/config.md), so longer input is refused before hashing. */
@@ -120,9 +127,12 @@ export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTo
       const [found] = await db.rows<FoundToken>(SYSTEM, findToken(sha256(token)))
       if (!found || (found.via === 'password' && !isShared)) return undefined
       const { id: tokenId, adminId, email, role, expiresAt, secondFactorAt } = found
-      if (adminId === null || email === null || role === null)
-        return { kind: 'admin', tokenId, role: 'owner', expiresAt }
-      const named = { kind: 'admin', tokenId, role, adminId, email, expiresAt } as const
+      const lock = config.dashboard_locked && found.client === 'dashboard' ? { isLockable: true as const } : {}
+      if (adminId === null || email === null || role === null) {
+        const isMachine = found.via === 'machine' ? { isMachine: true as const } : {}
+        return { kind: 'admin', tokenId, role: 'owner', expiresAt, ...isMachine, ...lock }
+      }
+      const named = { kind: 'admin', tokenId, role, adminId, email, expiresAt, ...lock } as const
       if (secondFactorAt !== null) return { ...named, secondFactorAt }
       return config.require_mfa ? { ...named, mustEnrol: true } : named
     },

@@ -38,7 +38,8 @@ export async function identifyAgent(deps: BearerDeps, call: Call): Promise<KeyId
       'the admin token does not work here: agents work as a user, so that what they may do is what the user may do',
     )
   }
-  if (who.kind !== 'key' || who.userId === null) throw challenge(deps, isReadOnly, true)
+  if (who.kind !== 'key' || who.userId === null || who.impersonation !== undefined)
+    throw challenge(deps, isReadOnly, true)
   return who
 }
 

@@ -31,6 +31,8 @@ export type Difference = {
   /** Rows were written that the log does not know. */
   readonly isUnlogged: boolean
   readonly oids: readonly number[]
+  /** What the database itself fills, by table and column. */
+  readonly columns: AboutWrite['columns']
 }
 
 /** A transaction looks back on what it wrote. `before` and `after` are the session's counts of written rows. */
@@ -71,6 +73,7 @@ export function differenceOf(
     isCut: run.isCut,
     isUnlogged: uncounted.length > 0 || about.locked.length > 0,
     oids,
+    columns: about.columns,
   }
 }
 

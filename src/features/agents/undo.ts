@@ -2,7 +2,7 @@ import { AppError, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import type { DryRun } from '../../db/history/dry-run.ts'
+import type { DryRun, LoggedChange } from '../../db/history/dry-run.ts'
 import { logOne, MADE } from '../../db/rows/change-logging.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { definitions, INPUT, insertAgain } from '../../db/rows/write.ts'
@@ -11,6 +11,7 @@ import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Agent } from './agent.ts'
+import type { Difference } from './difference.ts'
 import { type OwnWrite, writeByAgent } from './sql.ts'
 import type { ToolRequest } from './tool-call.ts'
 
@@ -126,20 +127,27 @@ export async function undoIn(
 }
 
 /** Whether the rows were what the undone write had made of them. A stamp that a trigger moves is none of it. */
-export function requireUntouched(inverses: readonly Inverse[], run: DryRun): void {
+export function requireUntouched(inverses: readonly Inverse[], run: DryRun, columns: Difference['columns']): void {
   const made = [...run.logged]
   for (const { oid, expects } of inverses) {
     if (expects === null) continue
-    const at = made.findIndex(
-      (change) => change.oid === oid && change.action !== 'create' && isImage(imageOf(change.old), expects),
-    )
+    const isIt = (change: LoggedChange): boolean =>
+      change.oid === oid && change.action !== 'create' && isImage(imageOf(change.old), expects, columns[oid] ?? {})
+    const at = made.findIndex(isIt)
     if (at < 0) throw changed()
     made.splice(at, 1)
   }
 }
 
-const isImage = (image: Image | null, expected: Image): boolean =>
-  image !== null &&
-  Object.entries(expected).every(
-    ([name, value]) => !(name in image) || JSON.stringify(image[name]) === JSON.stringify(value),
-  )
+const MOMENT = /^\d{4}-\d\d-\d\d/
+
+function isImage(image: Image | null, expected: Image, kinds: Readonly<Record<string, string>>): boolean {
+  if (image === null) return false
+  return Object.entries(expected).every(([name, value]) => {
+    const now = image[name]
+    if (!(name in image) || JSON.stringify(now) === JSON.stringify(value)) return true
+    if (kinds[name] === 'uuid') return true
+    const isStamp = kinds[name] === 'time' || (kinds[name] === 'made' && MOMENT.test(String(now)))
+    return isStamp && Date.parse(String(now)) >= Date.parse(String(value))
+  })
+}

@@ -67,7 +67,7 @@ export class Writes {
     const inverses = tool === 'undo' ? await this.#inverses(agent, args) : []
     const decide = async (tx: Tx, difference: Difference, run: DryRun): Promise<boolean> => {
       seen = difference
-      if (tool === 'undo') requireUntouched(inverses, run)
+      if (tool === 'undo') requireUntouched(inverses, run, difference.columns)
       stop = await this.#judge(tx, { ...context, tool, args, requestId, intent, confirmed, statement }, difference)
       return stop === undefined
     }

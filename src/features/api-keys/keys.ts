@@ -16,7 +16,7 @@ const PREFIX_LENGTH = 12
 /** Of a user; and as many revoked ones stay listed. */
 const MAX_KEYS = 100
 
-export type KeyRights = Pick<q.NewKey, 'name' | 'scope' | 'allowedTables'>
+export type KeyRights = Pick<q.NewKey, 'name' | 'scope' | 'allowedTables' | 'orgId'>
 type KeyRow = {
   id: string
   userId: string
@@ -24,6 +24,7 @@ type KeyRow = {
   scope: string
   tables: string[]
   appId: string | null
+  orgId: string | null
   expiresAt: Date | null
 }
 
@@ -43,6 +44,11 @@ async function insert(
   return { key, apiKey }
 }
 
+async function requireMembership(tx: Tx, orgId: string | null, userId: string): Promise<void> {
+  if (orgId !== null && (await tx.run(q.membershipExists(orgId, userId))) === 0)
+    throw notFound('organization not found', 'organization_not_found')
+}
+
 export function createKeys(db: Db) {
   return {
     ofUser: (userId: string) => db.rows<q.KeyRecord>(SYSTEM, q.keysOfUser(userId)),
@@ -60,6 +66,7 @@ export function createKeys(db: Db) {
       db.tx(SYSTEM, async (tx) => {
         await lockCaller(tx, user)
         await requireOwnFactor(tx, user)
+        await requireMembership(tx, rights.orgId, user.id)
         return insert(tx, { ...rights, userId: user.id, appId: null, byOperator: false }, (statement) => statement)
       }),
 
@@ -69,6 +76,7 @@ export function createKeys(db: Db) {
         if (appId !== null && (await tx.run(q.appExists(appId))) === 0) {
           throw badRequest('app not found', 'unknown_reference')
         }
+        await requireMembership(tx, rights.orgId, userId)
         return insert(tx, { ...rights, userId, appId, byOperator: true }, (statement) =>
           audited(act.audit(), statement, MADE_ROW),
         )
@@ -83,19 +91,23 @@ export function createKeys(db: Db) {
     },
 
     /** The identity a key stands for; undefined for unknown, revoked and expired keys. */
-    async resolve(hash: string): Promise<(Identity & { kind: 'key' }) | undefined> {
-      const [found] = await db.rows<KeyRow>(SYSTEM, q.keyByHash(hash))
-      if (!found) return undefined
-      const { id, userId, email, scope, tables, appId, expiresAt } = found
-      return {
-        kind: 'key',
-        via: 'api_key',
-        keyId: id,
-        userId,
-        email,
-        grant: grantOf(scope, tables, appId),
-        expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
-      }
-    },
+    resolve: (hash: string) => keyIdentity(db, q.keyByHash(hash)),
+    byId: (id: string) => keyIdentity(db, q.keyById(id)),
+  }
+}
+
+async function keyIdentity(db: Db, query: Sql): Promise<(Identity & { kind: 'key' }) | undefined> {
+  const [found] = await db.rows<KeyRow>(SYSTEM, query)
+  if (!found) return undefined
+  const { id, userId, email, scope, tables, appId, orgId, expiresAt } = found
+  return {
+    kind: 'key',
+    via: 'api_key',
+    keyId: id,
+    userId,
+    email,
+    grant: grantOf(scope, tables, appId),
+    ...(orgId !== null && { org: orgId }),
+    expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
   }
 }

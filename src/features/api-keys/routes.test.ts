@@ -34,6 +34,7 @@ test('a key is shown once, and listed without itself', async () => {
     scope: 'readonly',
     allowedTables: ['notes', 'nope'],
     appId: null,
+    orgId: null,
     lastUsedAt: null,
     expiresAt: null,
     revokedAt: null,

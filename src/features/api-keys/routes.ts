@@ -21,6 +21,7 @@ const apiKey = t.object({
   scope: t.string({ description: SCOPE }),
   allowedTables: t.array(t.string(), { description: 'empty = all' }),
   appId: t.nullable(t.uuid()),
+  orgId: t.nullable(t.uuid({ description: 'the organization that the key acts for' })),
   lastUsedAt: t.nullable(t.time()),
   expiresAt: t.nullable(t.time()),
   createdAt: t.time(),
@@ -32,6 +33,7 @@ const rights = {
   name: t.string({ description: `at most ${MAX_NAME} characters` }),
   scope: t.optional(t.string({ default: '*', description: SCOPE })),
   allowedTables: t.optional(t.array(t.string(), { description: `empty = all; ${FEW_TABLES}` })),
+  orgId: t.optional(t.uuid({ description: 'an organization of the user, for which the key acts' })),
 }
 const ownInput = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
 const adminInput = t.object({ userId: t.uuid(), ...rights, appId: t.optional(t.uuid()) })
@@ -40,6 +42,8 @@ export type ApiKeys = {
   routes: Route[]
   /** By the SHA-256 of the presented key, in hex. */
   resolveApiKey(hash: string): Promise<(Identity & { kind: 'key' }) | undefined>
+  /** Without noting that it was used. */
+  keyById(id: string): Promise<(Identity & { kind: 'key' }) | undefined>
   stop(): Promise<void>
 }
 
@@ -124,18 +128,19 @@ export function createApiKeys(deps: {
       if (who) lastUsed.mark(who.keyId)
       return who
     },
+    keyById: (id) => keys.byId(id),
     stop: lastUsed.stop,
   }
 }
 
 type Given = Pick<t.TypeOf<typeof ownInput>, keyof KeyRights>
 
-function rightsOf({ name, scope = '*', allowedTables = [] }: Given): KeyRights {
+function rightsOf({ name, scope = '*', allowedTables = [], orgId }: Given): KeyRights {
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
   const parsed = parseScope(scope)
   if (!parsed) throw badRequest('invalid scope: must be *, readonly, or readwrite')
   if (!areFewTables(allowedTables)) throw badRequest(`allowedTables: ${FEW_TABLES}`)
-  return { name: trimmed, scope: scopeText(parsed), allowedTables }
+  return { name: trimmed, scope: scopeText(parsed), allowedTables, orgId: orgId?.toLowerCase() ?? null }
 }

@@ -9,6 +9,7 @@ export type KeyRecord = {
   scope: string
   allowedTables: string[]
   appId: string | null
+  orgId: string | null
   lastUsedAt: Date | null
   expiresAt: Date | null
   createdAt: Date
@@ -16,7 +17,7 @@ export type KeyRecord = {
 }
 
 const columns = sql`id::text as id, user_id::text as "userId", name, key_prefix as "keyPrefix", scope,
-  allowed_tables as "allowedTables", app_id::text as "appId", last_used_at as "lastUsedAt",
+  allowed_tables as "allowedTables", app_id::text as "appId", org_id::text as "orgId", last_used_at as "lastUsedAt",
   expires_at as "expiresAt", created_at as "createdAt", revoked_at as "revokedAt"`
 
 export const keysOfUser = (userId: string): Sql =>
@@ -33,15 +34,16 @@ export type NewKey = {
   scope: string
   allowedTables: readonly string[]
   appId: string | null
+  orgId: string | null
   hash: string
   prefix: string
   byOperator: boolean
 }
 
 export const insertKey = (key: NewKey): Sql => sql`
-  insert into svc.api_keys (user_id, name, key_hash, key_prefix, scope, allowed_tables, app_id, by_operator)
+  insert into svc.api_keys (user_id, name, key_hash, key_prefix, scope, allowed_tables, app_id, org_id, by_operator)
   values (${key.userId}::uuid, ${key.name}, ${key.hash}, ${key.prefix}, ${key.scope}, ${key.allowedTables}::text[],
-          ${key.appId}::uuid, ${key.byOperator})
+          ${key.appId}::uuid, ${key.orgId}::uuid, ${key.byOperator})
   returning ${columns}`
 
 export const countLiveKeys = (userId: string): Sql =>
@@ -55,6 +57,11 @@ export const forgetRevokedKeys = (userId: string, keep: number): Sql => sql`
 
 export const appExists = (appId: string): Sql => sql`select from svc.apps where id = ${appId}::uuid for key share`
 
+/** Locked, so that the organisation cannot go before the key is there. */
+export const membershipExists = (orgId: string, userId: string): Sql => sql`
+  select from svc.members m join svc.organizations o on o.id = m.org_id
+  where m.org_id = ${orgId}::uuid and m.user_id = ${userId}::uuid for key share of o`
+
 /** Returns a row if the key was revoked by this call; the same transaction notifies all processes. */
 export const revokeKey = (id: string, owner: string | null): Sql => sql`
   with gone as (
@@ -64,11 +71,16 @@ export const revokeKey = (id: string, owner: string | null): Sql => sql`
   )
   select svc.revoke('key', id::text) from gone`
 
-export const keyByHash = (hash: string): Sql => sql`
+export const keyByHash = (hash: string): Sql => liveKey(sql`k.key_hash = ${hash}`)
+
+export const keyById = (id: string): Sql => liveKey(sql`k.id = ${id}::uuid`)
+
+const liveKey = (condition: Sql): Sql => sql`
   select k.id::text as id, k.user_id::text as "userId", coalesce(u.email, '') as email, k.scope,
-         k.allowed_tables as tables, k.app_id::text as "appId", k.expires_at as "expiresAt"
+         k.allowed_tables as tables, k.app_id::text as "appId", k.org_id::text as "orgId", k.expires_at as "expiresAt"
   from svc.api_keys k join svc.users u on u.id = k.user_id
-  where k.key_hash = ${hash} and k.revoked_at is null and u.disabled_at is null and (k.expires_at is null or k.expires_at > now())`
+  where ${condition} and k.revoked_at is null and u.disabled_at is null and (k.expires_at is null or k.expires_at > now())
+    and (k.org_id is null or exists (select from svc.members m where m.org_id = k.org_id and m.user_id = k.user_id))`
 
 export const touchKeys = (ids: readonly string[]): Sql => sql`
   update svc.api_keys set last_used_at = now() where id = any(array(

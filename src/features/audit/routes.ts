@@ -18,6 +18,7 @@ const auditPage = t.object({
       user_id: t.optional(t.uuid()),
       api_key_id: t.optional(t.uuid()),
       admin: t.optional(t.string({ description: 'address of the administrator; absent for the shared password' })),
+      impersonated_by: t.optional(t.string({ description: 'the administrator who acted as this caller' })),
       table_name: t.optional(t.string()),
       record_id: t.optional(t.any({ description: 'key columns of the record' })),
       operation: t.optional(t.oneOf(['INSERT', 'UPDATE', 'DELETE'])),

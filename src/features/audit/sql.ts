@@ -30,7 +30,7 @@ const NAME = sql`case c.schema_name when 'public' then '' else c.schema_name || 
 
 /** Entries for the changes of the reader's batch. Writes that bypass the API are attributed to an administrator. */
 export const auditedChanges: Sql = sql`
-  insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, admin, table_name, record_id, operation, old_values, new_values)
+  insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, admin, impersonated_by, table_name, record_id, operation, old_values, new_values)
   select c.at,
     case c.actor->>'kind' when 'user' then 'user' when 'key' then 'user' when 'admin' then 'admin' when 'system' then 'admin'
       else 'anonymous' end,
@@ -38,6 +38,7 @@ export const auditedChanges: Sql = sql`
     case c.actor->>'kind' when 'user' then (c.actor->>'id')::uuid when 'key' then (c.actor->>'userId')::uuid end,
     case when c.actor->>'kind' = 'key' and c.actor->>'id' ~ '^[0-9a-f-]{36}$' then (c.actor->>'id')::uuid end,
     coalesce((select a.email from svc.admins a where a.id::text = c.actor->>'adminId'), c.actor->>'adminId'),
+    coalesce((select a.email from svc.admins a where a.id::text = c.actor->>'impersonatedBy'), c.actor->>'impersonatedBy'),
     c.table_name, ${masked(sql`c.pk`)},
     case c.action when 'create' then 'INSERT' when 'update' then 'UPDATE' else 'DELETE' end,
     ${masked(sql`c.old_record`)}, ${masked(sql`c.record`)}
@@ -97,7 +98,7 @@ export function selectAudit(filter: AuditFilter): Sql {
       'items', coalesce(json_agg(
         jsonb_strip_nulls(jsonb_build_object(
           'id', id, 'timestamp', to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id, 'admin', admin,
+          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id, 'admin', admin, 'impersonated_by', impersonated_by,
           'table_name', table_name, 'record_id', record_id, 'operation', operation, 'ip_address', ip_address))
         || case when old_values is null then '{}' else jsonb_build_object('old_values', old_values) end
         || case when new_values is null then '{}' else jsonb_build_object('new_values', new_values) end

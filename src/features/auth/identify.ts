@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
+import { ANONYMOUS, type Identity, impersonationOf, SYSTEM } from '../../core/identity.ts'
 import { sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
@@ -20,6 +20,9 @@ export type IdentifyDeps = {
   resolveApiKey?: Resolve<Of<'key'>> | undefined
   resolveAdminToken?: Resolve<Of<'admin'>> | undefined
   resolveOAuthToken?: Resolve<Of<'key'>> | undefined
+  resolveImpersonation?: Resolve<Identity> | undefined
+  /** A token of another issuer, at this time. */
+  resolveForeignToken?: ((token: string, nowMs: number) => Promise<Of<'key'> | undefined>) | undefined
 }
 
 export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
@@ -51,6 +54,8 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
   }
 
   function trustedUntil(who: Identity): number | undefined {
+    const impersonation = impersonationOf(who)
+    if (impersonation) return impersonation.expiresAt * 1000
     if (who.kind === 'user') return who.expiresAt * 1000
     if (who.kind !== 'key' && who.kind !== 'admin') return undefined
     return Math.min(revocations.clock.now() + RECHECK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
@@ -58,11 +63,12 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
 
   async function recognise(bearer: string): Promise<Identity | undefined> {
     if (/^[0-9a-f]{64}$/.test(bearer)) return deps.resolveAdminToken?.(bearer)
+    if (bearer.startsWith('svc_im_')) return deps.resolveImpersonation?.(bearer)
     if (!deps.authEnabled) return ANONYMOUS
     if (bearer.startsWith('svc_at_')) return deps.resolveOAuthToken?.(bearer)
     if (/^svc_[0-9a-f]{48}$/.test(bearer)) return deps.resolveApiKey?.(sha256(bearer))
     const claims = await readToken(bearer)
-    if (!claims) return undefined
+    if (!claims) return deps.resolveForeignToken?.(bearer, revocations.clock.now())
     return claims.mfa_pending ? pendingLogin(claims) : session(claims)
   }
 
@@ -126,9 +132,11 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
 
 /** About what an entry takes: a text of one byte per character, or of two, and what objects cost. */
 function bytesOf({ who }: CachedBearer, bearer: string): number {
-  const texts = 'email' in who ? bearer.length + 2 * who.email.length : bearer.length
-  const tables = who.kind === 'key' ? who.grant.tables : []
-  return tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts)
+  const texts = 'email' in who ? bearer.length + 2 * (who.email?.length ?? 0) : bearer.length
+  if (who.kind === 'user') return 600 + texts + 2 * (who.claims?.length ?? 0)
+  if (who.kind !== 'key') return 600 + texts
+  const { grant, claims = '' } = who
+  return grant.tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts + 2 * claims.length)
 }
 
 type SessionRow = { id: string; email: string; is_anonymous: boolean; aal: 'aal1' | 'aal2'; amr: string[] }

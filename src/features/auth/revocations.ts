@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { type Identity, impersonationOf, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../../db/db.ts'
 import { Loop } from '../../db/loop.ts'
@@ -173,6 +173,8 @@ export function endedBy(batch: readonly Revocation[]): Ends {
   const allUsers = batch.some((item) => item.kind === 'all_users')
 
   return (who) => {
+    const impersonation = impersonationOf(who)
+    if (impersonation && (has('admin', impersonation.adminTokenId) || has('admin', ''))) return true
     switch (who.kind) {
       case 'user':
         return allUsers || has('session', who.sessionId) || has('user', who.id)

@@ -20,7 +20,10 @@ import { createSessions, type SessionConfig, type Sessions } from './sessions.ts
 import { createSettings } from './settings.ts'
 import { rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
 
-export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken'> & {
+export type AuthDeps = Pick<
+  IdentifyDeps,
+  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveImpersonation' | 'resolveForeignToken'
+> & {
   db: Db
   revocations: Revocations
   config: AuthSettings & SessionConfig & { enabled: boolean; signing_algorithm: SigningAlgorithm | 'auto' }

@@ -30,6 +30,11 @@ export const listQuery = {
     description: '`count`, `count_distinct(col)`, `sum(col)`, `avg(col)`, `min(col)`, `max(col)`',
   }),
   group: t.string({ description: 'with `aggregate`: columns that make the groups, separated by commas' }),
+  cut: t.integer({
+    minimum: 1,
+    maximum: 1_000_000,
+    description: 'shortens text, JSON and bytes beyond so many characters, and names them in `_cut` of each row',
+  }),
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
   search: t.string({ description: 'words in the text columns, `"a phrase"`, `or`, `-excluded`; best matches first' }),
   fuzzy: t.boolean({ default: false, description: 'with `search`: also rows with similar words' }),
@@ -58,6 +63,7 @@ export const listQuery = {
 export const liveQuery = {
   live: t.boolean({ default: false, description: 'a stream of server-sent events that keeps the list true' }),
   depends: t.string({ description: 'with `live`: further tables whose changes read the list again; views need it' }),
+  keys: t.boolean({ default: false, description: 'with `live`: rows come with an array of their keys' }),
   lastEventId: t.string({ description: 'with `live`: the position of what was received last' }),
   token: t.string({ description: 'with `live`: the bearer, for clients that cannot send headers' }),
 }

@@ -59,7 +59,7 @@ async function readable(cache: SchemaCache, name: string, who: Identity): Promis
     const table = findTable(schema, name)
     return table && mayDo(table, viewer.role, 'select') && isAllowed(schema, table, viewer) ? table : undefined
   })
-  if (!found) throw collectionNotFound(name)
+  if (!found) throw collectionNotFound(cache.read(), name, viewer)
   return found
 }
 

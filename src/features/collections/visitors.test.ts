@@ -73,7 +73,7 @@ test('tables that anybody may write are named, while anybody may', async () => {
   const told = () =>
     open.observations
       .filter(({ message }) => message.startsWith('anybody may write'))
-      .map(({ attrs }) => attrs?.['table'])
+      .map(({ attrs }) => attrs?.['tables'])
   assert.deepEqual(told(), ['public.board'])
   await sql('create table other (id int primary key)')
   assert.deepEqual(told(), ['public.board', 'public.other'], 'each once')

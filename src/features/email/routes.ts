@@ -10,6 +10,7 @@ import { json, noContentAfter, type Route, route } from '../../http/route.ts'
 import { logMailTransport } from './log-transport.ts'
 import { createMailer } from './mailer.ts'
 import { plainTextOf } from './plain-text.ts'
+import { keepPreview, previewRoute } from './preview.ts'
 import { smtpTransport } from './smtp-transport.ts'
 import { renderTemplate, type TemplateSource, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
@@ -70,6 +71,7 @@ export function createEmail(deps: {
   const mailer = createMailer({ db, queue, templates, transport, observe, appName })
 
   const routes = [
+    previewRoute(db),
     route('GET /api/admin/email/templates', {
       summary: 'Mail templates: built-in ones and overrides',
       leastRole: 'viewer',
@@ -125,13 +127,21 @@ export function createEmail(deps: {
       leastRole: 'operator',
       ...ofKey,
       audit: 'email_template.preview',
+      readsToo: true,
       bodyLimit: BODY_LIMIT,
       body: t.object({ ...source, variables }),
-      answers: { 200: t.object({ subject: t.string(), html: t.string(), text: t.string() }) },
+      answers: {
+        200: t.object({
+          subject: t.string(),
+          html: t.string(),
+          text: t.string(),
+          url: t.string({ description: 'the mail as a page: good once, for 60 seconds' }),
+        }),
+      },
       handle: async ({ params, body }) => {
         templateKey(params.key)
         const { subject, html } = renderTemplate(sourceOf(body), body.variables ?? {})
-        return json(200, { subject, html, text: await plainTextOf(html) })
+        return json(200, { subject, html, text: await plainTextOf(html), url: await keepPreview(db, html) })
       },
     }),
     route('POST /api/admin/email/send', {

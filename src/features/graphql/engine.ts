@@ -1,6 +1,5 @@
-import { type DocumentNode, type GraphQLObjectType, Kind, type SelectionNode } from 'graphql'
+import type { DocumentNode, GraphQLObjectType } from 'graphql'
 import { LRUCache } from 'lru-cache'
-import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -10,9 +9,10 @@ import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement, isMissingOperator, isOutdated } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import type { LiveQuery } from '../../db/rows/live-query.ts'
 import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
-import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
+import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -27,36 +27,27 @@ import {
   readVariables,
   requireWithinLimits,
 } from './document/document.ts'
+import { asRefusal } from './document/refusal.ts'
 import { validationErrors } from './document/validation.ts'
 import { coerceVariables } from './document/variables.ts'
 import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
+import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
+import {
+  answered,
+  type GraphqlResult,
+  isOutage,
+  refused,
+  requireFewAtRoot,
+  responseKey,
+  runsUserCode,
+} from './result.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
+import { fieldOf, type Prepared, planSubscription } from './subscription.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
-
-export type GraphqlRequest = {
-  query: string
-  variables: Readonly<Record<string, unknown>>
-  operationName: string | undefined
-}
-export type Caller = {
-  readonly who: Identity
-  readonly requestId: string
-  readonly cancelSignal: CancelSignal
-  readonly headers?: Readonly<Record<string, string | undefined>>
-}
-/** The whole response as JSON text; `wrote`: data may have been written. */
-export type GraphqlResult = { status: number; text: string; wrote: boolean }
-
-/** Where queries may be read, and what a mutation is answered with. */
-export type GraphReplicas = {
-  from(who: Identity, position: string | undefined, schema: Schema, oids: readonly number[]): Pick<Db, 'fly'>
-  /** `Svc-Position` */
-  wrote(who: Identity): string | undefined
-}
 
 export type EngineDeps = {
   db: Db
@@ -75,7 +66,6 @@ export type EngineDeps = {
   observe: Observe
 }
 
-const MAX_ROOT_FIELDS = 200
 /** Columns and relations of the kept type systems: callers choose which tables a document names, and each takes about 2 kB. */
 const KEPT_FIELDS = 10_000
 const MAX_ERRORS = 10
@@ -112,41 +102,11 @@ export class GraphEngine {
     { log, db }: { log: Appender; db: Pick<Db, 'fly'> },
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
-    const { who } = caller
-    const viewer = viewerOf(who)
-    const slice = new TimeSlice()
     try {
-      const { document, names: words, isLarge, validIn } = this.#documents.read(request.query)
-      const mayIntrospect = this.#deps.mayIntrospect(who)
-      if (!mayIntrospect && (words.has('__schema') || words.has('__type'))) {
-        throw new AppError('forbidden', 'introspection is not allowed')
-      }
-      const operation = chooseOperation(document, request.operationName)
-      const allWords = new Set(words)
-      await slice.yieldIfOver()
-      const sizes = readVariables(request.variables, allWords)
-      requireWithinLimits(measureCost(operation, sizes), this.#deps.limits)
-      requireFewAtRoot(operation.node.selectionSet.selections.map(responseKey))
-      const names = this.#namesOf(schema, viewer)
-      const system = this.#systemFor(names, allWords)
-      // Suggestions would reveal names of tables to callers who may not introspect.
-      const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
-      if (!validIn.has(system)) {
-        await slice.yieldIfOver()
-        const refusals = validationErrors(system.schema, document, options)
-        if (refusals.length > 0) {
-          // A large document does not trigger a reload of the schema and a second validation.
-          return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: !isLarge }
-        }
-        validIn.add(system)
-      }
-      await slice.yieldIfOver()
-      const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
-      const { candidates, cursors } = this.#deps
-      const marks = new CursorMarks(cursors)
-      const conditions = new Conditions()
-      const time = new TimeBudget(this.#deps.timeoutMs)
-      const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
+      const prepared = await this.#prepare(caller.who, request, log, schema)
+      // A large document does not trigger a reload of the schema and a second validation.
+      if ('refusals' in prepared) return { outcome: refused(prepared.refusals), isUnknown: !prepared.isLarge }
+      const { c, system, document } = prepared
       return { outcome: await this.#run(caller, c, system, document, db), isUnknown: false }
     } catch (error) {
       const failure = failureOf(error)
@@ -155,6 +115,70 @@ export class GraphEngine {
       if (failure.extensions.code > 400 && failure.extensions.code !== 404) throw error
       return { outcome: refused([failure]), isUnknown: false }
     }
+  }
+
+  /** A subscription as an answer that is kept true; undefined for a query or mutation. */
+  live(request: GraphqlRequest): (LiveQuery & { readonly field: string }) | undefined {
+    const operation = chooseOperation(this.#documents.read(request.query).document, request.operationName)
+    if (operation.node.operation !== 'subscription') return undefined
+    return {
+      key: JSON.stringify(['graphql', request]),
+      field: fieldOf(operation),
+      plan: async (who) => {
+        let refusals: readonly Failure[] = []
+        const plan = await findOrRefresh(this.#deps.schema, async (schema) => {
+          const prepared = await this.#prepare(who, request, this.#deps.log.appender(who, ''), schema)
+          if (!('refusals' in prepared)) return planSubscription(prepared)
+          refusals = prepared.refusals
+          return undefined
+        }).catch((error: unknown) => {
+          throw asRefusal(error)
+        })
+        if (!plan) throw badRequest(refusals.map(({ message }) => message).join('; '), 'invalid_document')
+        return plan
+      },
+    }
+  }
+
+  /** Reads and checks a document and its variables, for the tables that exist for this caller. */
+  async #prepare(
+    who: Identity,
+    request: GraphqlRequest,
+    log: Appender,
+    schema: Schema,
+  ): Promise<Prepared | { refusals: readonly Failure[]; isLarge: boolean }> {
+    const viewer = viewerOf(who)
+    const slice = new TimeSlice()
+    const { document, names: words, isLarge, validIn } = this.#documents.read(request.query)
+    const mayIntrospect = this.#deps.mayIntrospect(who)
+    if (!mayIntrospect && (words.has('__schema') || words.has('__type'))) {
+      throw new AppError('forbidden', 'introspection is not allowed')
+    }
+    const operation = chooseOperation(document, request.operationName)
+    const allWords = new Set(words)
+    await slice.yieldIfOver()
+    const sizes = readVariables(request.variables, allWords)
+    requireWithinLimits(measureCost(operation, sizes), this.#deps.limits)
+    requireFewAtRoot(operation.node.selectionSet.selections.map(responseKey))
+    const names = this.#namesOf(schema, viewer)
+    const system = this.#systemFor(names, allWords)
+    // Suggestions would reveal names of tables to callers who may not introspect.
+    const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
+    if (!validIn.has(system)) {
+      await slice.yieldIfOver()
+      const refusals = validationErrors(system.schema, document, options)
+      if (refusals.length > 0) return { refusals: refusals.map((error) => failureOf(error)), isLarge }
+      validIn.add(system)
+    }
+    await slice.yieldIfOver()
+    const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
+    const { candidates, cursors } = this.#deps
+    const marks = new CursorMarks(cursors)
+    const conditions = new Conditions()
+    const time = new TimeBudget(this.#deps.timeoutMs)
+    const tables = new Set<Table>()
+    const shared = { candidates, cursors, marks, conditions, log, time, tables }
+    return { c: { schema, names, viewer, operation, variables, ...shared }, system, document }
   }
 
   #namesOf(schema: Schema, { role }: Viewer): Names {
@@ -201,7 +225,7 @@ export class GraphEngine {
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
-      throw badRequest('subscriptions are not supported', 'invalid_document')
+      throw badRequest('subscriptions need a WebSocket', 'invalid_document')
     const isMutation = operation.node.operation === 'mutation'
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
@@ -327,39 +351,4 @@ export class GraphEngine {
     }
     return failure
   }
-}
-
-/** Checked before anything else, and again after fragments are expanded. */
-function requireFewAtRoot(keys: readonly (string | undefined)[]): void {
-  if (new Set(keys).size > MAX_ROOT_FIELDS)
-    throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`, 'query_too_complex')
-}
-
-const responseKey = (selection: SelectionNode): string | undefined =>
-  selection.kind === Kind.FIELD ? (selection.alias ?? selection.name).value : undefined
-
-/** Whether a root field of a mutation runs triggers or other user code. */
-function runsUserCode({ field }: SelectedField): boolean {
-  const meaning = field && meaningOf(field)
-  return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
-}
-
-const isOutage = (error: unknown): boolean => hasStatus(error, 503)
-
-const refused = (errors: readonly Failure[]): GraphqlResult => ({
-  status: 200,
-  text: JSON.stringify({ data: null, errors }),
-  wrote: false,
-})
-
-/** Joins PostgreSQL's JSON texts in the order of the document. */
-function answered(
-  selected: readonly SelectedField[],
-  data: ReadonlyMap<string, string>,
-  failures: readonly Failure[],
-  wrote: boolean,
-): GraphqlResult {
-  const fields = selected.map(({ key }) => `${JSON.stringify(key)}:${data.get(key) ?? 'null'}`)
-  const errors = failures.length > 0 ? `,"errors":${JSON.stringify(failures)}` : ''
-  return { status: 200, text: `{"data":{${fields.join(',')}}${errors}}`, wrote }
 }

@@ -168,7 +168,7 @@ type AllTypes = Roots & { readonly types: Readonly<Record<string, GraphQLNamedTy
 async function makeAllTypes(names: Names, slice: TimeSlice): Promise<AllTypes> {
   const roots = await new TypeSystem(names, names.all()).inSlices(slice)
   const types: Record<string, GraphQLNamedType> = { ...BARE.getTypeMap() }
-  const left = [roots.query, ...(roots.mutation ? [roots.mutation] : [])] as GraphQLNamedType[]
+  const left = [roots.query, roots.subscription, ...(roots.mutation ? [roots.mutation] : [])] as GraphQLNamedType[]
   for (let type = left.pop(); type; type = left.pop()) {
     if (types[type.name] === type) continue
     types[type.name] = type
@@ -195,15 +195,17 @@ const namedIn = (type: GraphQLNamedType): GraphQLNamedType[] =>
 function schemaInSlices(all: AllTypes, slice: TimeSlice): GraphQLSchema {
   const rootOf = (root: GraphQLObjectType | undefined): GraphQLObjectType | undefined =>
     root ? Object.create(root, { getFields: { value: () => promised(root.getFields(), slice) } }) : undefined
-  const [query, mutation] = [rootOf(all.query), rootOf(all.mutation)]
+  const [query, mutation, subscription] = [all.query, all.mutation, all.subscription].map(rootOf)
   const types: AllTypes['types'] = {
     ...all.types,
     ...(query && { Query: query }),
     ...(mutation && { Mutation: mutation }),
+    ...(subscription && { Subscription: subscription }),
   }
   return Object.create(BARE, {
     getQueryType: { value: () => query },
     getMutationType: { value: () => mutation },
+    getSubscriptionType: { value: () => subscription },
     getRootType: { value: (kind: string) => (kind === 'query' ? query : undefined) },
     getTypeMap: { value: () => types },
     getType: { value: (name: string) => (Object.hasOwn(types, name) ? types[name] : undefined) },

@@ -90,7 +90,7 @@ export class NamedTable {
 
 /** Names of types that tables cannot have. */
 const TAKEN = new Set(
-  'Query Mutation Int Float String Boolean ID BigInt Numeric UUID Timestamptz Date JSON Bytea Geometry Vector OrderBy'.split(
+  'Query Mutation Subscription Int Float String Boolean ID BigInt Numeric UUID Timestamptz Date JSON Bytea Geometry Vector OrderBy'.split(
     ' ',
   ),
 )

@@ -1,21 +1,23 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
-import { type AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
+import { badRequest, type ErrorCode } from '../../core/errors.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import { boundedArray, partsInside, partsOfEach } from '../../db/rows/answer-size.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { keysetPage } from '../../db/rows/keyset-page.ts'
+import { liveRows } from '../../db/rows/live-query.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { TimeBudget } from '../../db/rows/time-budget.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
-import type { Column, Schema } from '../../db/schema/snapshot.ts'
+import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Candidates, candidateBranches, unionOf, withTables } from '../../db/search/candidates.ts'
-import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, integerLiteral, join, type Slot, type Sql, sql } from '../../db/sql.ts'
 import { toAppError } from '../../http/wire/error-response.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
+import { asRefusal } from './document/refusal.ts'
 import type { Variables } from './document/variables.ts'
 import type { NamedTable, Names } from './names.ts'
 import { regionsOf } from './regions.ts'
@@ -36,6 +38,8 @@ export type Compilation = {
   readonly conditions: Conditions
   readonly log: Appender
   readonly time: TimeBudget
+  /** The tables that it reads. */
+  readonly tables: Set<Table>
 }
 
 /** Rows of a table under an alias; those of a list have an order. */
@@ -61,10 +65,19 @@ export const rootRows = (table: NamedTable, row: Ident, parts = 1): RowSource =>
 })
 
 /** Compiles a root field of a query, with nested relations, to one statement that returns JSON. */
-export function compileRows(selected: SelectedField, table: NamedTable, c: Compilation): Sql {
+export const compileRows = (selected: SelectedField, table: NamedTable, c: Compilation): Sql =>
+  sql`select ${rowsText(selected, table, c)}, ${c.time.remainder}`
+
+/** As compileRows, for an answer that is kept true; see liveRows. */
+export function compileLive(selected: SelectedField, table: NamedTable, c: Compilation, known: Slot): Sql {
+  const text = rowsText(selected, table, c)
+  return liveRows(sql`select ${text} as j, null::text as k, null::text as p, null::text as o`, known, false)
+}
+
+function rowsText(selected: SelectedField, table: NamedTable, c: Compilation): Sql {
   requireAllowed(table, c)
   const rows = listOf(selected, rootRows(table, rowAt(0)), c)
-  return sql`select coalesce(${boundedArray(rows)}::text, '[]'), ${c.time.remainder}`
+  return sql`coalesce(${boundedArray(rows)}::text, '[]')`
 }
 
 export function requireAllowed({ table }: NamedTable, { schema, viewer }: Compilation): void {
@@ -78,6 +91,7 @@ const targetOf = ({ table }: NamedTable, { schema, viewer }: Compilation): Table
 /** A select of the requested keys of one list. */
 function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
+  c.tables.add(table.table)
   const args = argumentsOf(selected, c)
   const [before, relationsBefore] = [c.conditions.count, c.conditions.relations]
   const where = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, whereContext(c)) : undefined
@@ -162,9 +176,9 @@ function countSelected(column: Column, { selected }: RowSource): void {
   selected.set(column, count)
 }
 
-/** Null outside of lists, and in mutations: sealing could fail after the commit. */
+/** Null outside of lists, and in mutations: sealing could fail after the commit. What is kept true has no pages. */
 function cursorOf({ table, row, order }: RowSource, c: Compilation): Sql {
-  if (!order || c.operation.node.operation === 'mutation') return sql`null::text`
+  if (!order || c.operation.node.operation !== 'query') return sql`null::text`
   return c.marks.mark(targetOf(table, c), order, row)
 }
 
@@ -172,6 +186,7 @@ function relationOf(selected: SelectedField, name: string, to: NamedTable, from:
   const step = from.table.relations.get(name)
   if (!step) throw new TypeError(`no relation ${name}`)
   const isOne = step.relation.type === 'many-to-one'
+  c.tables.add(step.target)
   if (!isAllowed(c.schema, step.target, c.viewer)) return isOne ? sql`null` : sql`'[]'::pg_catalog.json`
   const depth = from.depth + 1
   const { inside, selected: counts } = from
@@ -196,6 +211,7 @@ export const whereContext = (c: Compilation): WhereContext => ({
     const to = target && c.names.of(target)
     if (!to) throw badRequest(`unknown relation: ${relation}`, 'unknown_relation')
     requireAllowed(to, c)
+    c.tables.add(to.table)
     return to
   },
 })
@@ -203,16 +219,12 @@ export const whereContext = (c: Compilation): WhereContext => ({
 /** An entry of `errors` (GraphQL specification, section 7.1.2), with the HTTP status of the same REST error. */
 export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number; error: ErrorCode } }
 
-const invalidDocument = (message: string): AppError => badRequest(message, 'invalid_document')
-
 /** Messages quote the request, which may be a megabyte long. */
 const MAX_MESSAGE = 500
 
 /** Unexpected errors are `internal error`. */
 export function failureOf(error: unknown, path?: string): Failure {
-  const known =
-    error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : toAppError(error)
-  const { message, status: code, errorCode } = known
+  const { message, status: code, errorCode } = toAppError(asRefusal(error))
   const shown = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
   return { message: shown, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }
 }

@@ -1,5 +1,5 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
@@ -7,13 +7,17 @@ import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import type { LiveQuery } from '../../db/rows/live-query.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import { isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
+import { toAppError } from '../../http/wire/error-response.ts'
 import { parseExactly } from './document/exact-numbers.ts'
-import type { GraphEngine, GraphqlRequest, GraphReplicas } from './engine.ts'
+import { asRefusal } from './document/refusal.ts'
+import type { GraphEngine } from './engine.ts'
+import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -66,7 +70,15 @@ const errorBody = (error: AppError): unknown =>
     ? error.toJSON()
     : { errors: [{ message: error.message, extensions: { code: error.status, error: error.errorCode } }] }
 
-export function createGraphql(deps: GraphqlDeps): Feature {
+/** For a WebSocket. `text`: a message whose `payload` is the request. */
+export type SocketRequests = {
+  readonly isEnabled: boolean
+  live(text: string): Promise<(LiveQuery & { readonly field: string }) | undefined>
+  answer(caller: Caller, text: string): Promise<string>
+  failure(error: unknown): object
+}
+
+export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRequests } {
   const { config } = deps
   let engine: Promise<GraphEngine> | undefined
   // The library is loaded with the first document, because many servers never use GraphQL.
@@ -83,6 +95,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   }
 
   const requireWriter = (who: Identity): void => {
+    if (mayOnlyRead(who)) throw writeRefusal(who)
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
     }
@@ -100,6 +113,8 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       auth: 'optional',
       leastRole: 'viewer',
       access: 'read',
+      impersonable: true,
+      readsToo: true,
       limit: 'api',
       dryRun: 'own',
       requires: () => {
@@ -122,8 +137,23 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       },
     }),
   ]
-  return { routes }
+  const requests: SocketRequests = {
+    isEnabled: config.enabled,
+    live: async (text) => (await started()).live(requestIn(text)),
+    answer: async (caller, text) => {
+      const { text: answer, wrote } = await (await started()).answer(caller, requestIn(text))
+      if (wrote) deps.log.wake()
+      return answer
+    },
+    failure: (error) => {
+      const { message, status: code, errorCode } = toAppError(asRefusal(error))
+      return { message, extensions: { code, error: errorCode } }
+    },
+  }
+  return { routes, requests }
 }
+
+const requestIn = (text: string): GraphqlRequest => requestOf((parseExactly(text) as { payload?: unknown }).payload)
 
 /** Of a body that was found valid. */
 const variablesIn = (bodyText: string): Record<string, unknown> =>

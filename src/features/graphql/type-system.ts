@@ -30,7 +30,11 @@ export type FieldMeaning =
   | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
   | { readonly kind: 'affected_rows' | 'returning' | 'cursor' | 'nothing' }
 
-export type Roots = { readonly query: GraphQLObjectType; readonly mutation?: GraphQLObjectType }
+export type Roots = {
+  readonly query: GraphQLObjectType
+  readonly subscription: GraphQLObjectType
+  readonly mutation?: GraphQLObjectType
+}
 
 type Field = GraphQLFieldConfig<unknown, unknown>
 
@@ -85,6 +89,7 @@ export class TypeSystem {
     const writable = [...this.#tables].filter(({ isWritable }) => isWritable)
     return {
       query: new GraphQLObjectType({ name: 'Query', fields: () => this.#queries() }),
+      subscription: new GraphQLObjectType({ name: 'Subscription', fields: () => this.#queries() }),
       ...(writable.length > 0 && {
         mutation: new GraphQLObjectType({ name: 'Mutation', fields: () => this.#mutations(writable) }),
       }),

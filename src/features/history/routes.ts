@@ -2,10 +2,12 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { parsePage } from '../../core/page.ts'
+import { maskValues } from '../../core/redact.ts'
 import type { Db } from '../../db/db.ts'
 import { type HistoryConfig, requireHistory, rowHistory, selectChanges } from '../../db/history/history.ts'
 import { keyIs } from '../../db/rows/keys.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
+import { nearTable } from '../../db/schema/did-you-mean.ts'
 import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../db/schema/viewer.ts'
@@ -41,6 +43,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
       auth: 'optional',
       leastRole: 'viewer',
       access: 'read',
+      impersonable: true,
       limit: 'api',
       params: { table: t.string(), id: t.string() },
       query: pageQuery,
@@ -65,7 +68,8 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
     }),
 
     route('GET /api/admin/changes', {
-      summary: 'The change log, newest first',
+      summary: 'The change log, newest first; secrets are masked',
+      leastRole: 'viewer',
       auth: 'admin',
       query: {
         ...pageQuery,
@@ -87,7 +91,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
         return jsonText(
           200,
           envelope(
-            shown.map(({ text }) => text),
+            shown.map(({ text }) => maskValues(text)),
             perPage,
             next,
           ),
@@ -142,7 +146,8 @@ async function tableOf(schema: SchemaCache, name: string, who: Identity): Promis
     const table = findTable(snapshot, name)
     return table && isVisible(table, viewer.role) ? { schema: snapshot, table, viewer } : undefined
   })
-  if (!found) throw notFound(`collection not found: ${name}`, 'collection_not_found')
+  if (!found)
+    throw notFound(`collection not found: ${name}`, 'collection_not_found', nearTable(schema.read(), name, viewer))
   if (!isAllowed(found.schema, found.table, viewer)) throw notAllowed(found.table)
   return found
 }

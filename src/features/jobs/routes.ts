@@ -6,6 +6,7 @@ import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
+import { maskJson } from '../../core/redact.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { Loop } from '../../db/loop.ts'
@@ -139,14 +140,14 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         const { exists, job: after } = JSON.parse(text) as { exists: boolean; job: string | null }
         if (!exists) throw notFound('job not found', 'job_not_found')
         if (after === null) throw new AppError('wrong_state', wrongState)
-        return after
+        return maskJson(after)
       },
       () => act.audit(),
     )
   return [
     route('GET /api/admin/jobs', {
-      summary: 'Jobs, newest first',
-      leastRole: 'operator',
+      summary: 'Jobs, newest first; secrets are masked',
+      leastRole: 'viewer',
       ...admin,
       query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
@@ -157,7 +158,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         }
         const page = limitOf(query, { limit: 50, maxLimit: 500 })
         const filter = { state: state satisfies q.JobState | undefined, type: query['type'] || undefined, ...page }
-        return jsonText(200, (await db.fly(SYSTEM, q.listJobs(filter))) ?? '')
+        return jsonText(200, maskJson((await db.fly(SYSTEM, q.listJobs(filter))) ?? ''))
       },
     }),
     route('POST /api/admin/jobs', {
@@ -181,9 +182,9 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         const entry = call.audit({ newValues: { type } })
         const addition = audited(entry, q.addJob(input), { target: MADE_RECORD.target })
         const [made, before] = await db.fly(SYSTEM, [addition, q.jobByKey(idempotencyKey ?? '')])
-        if (!made) return jsonText(200, before ?? '')
+        if (!made) return jsonText(200, maskJson(before ?? ''))
         runner.wake()
-        return jsonText(201, made)
+        return jsonText(201, maskJson(made))
       },
     }),
     route('GET /api/admin/jobs/stats', {
@@ -195,11 +196,11 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('GET /api/admin/jobs/{id}', {
       summary: 'One job, with its log and progress',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       ...one,
       answers: { 200: job },
       handle: async ({ params }) =>
-        jsonText(200, found(await db.fly(SYSTEM, q.jobById(params.id)), 'job not found', 'job_not_found')),
+        jsonText(200, maskJson(found(await db.fly(SYSTEM, q.jobById(params.id)), 'job not found', 'job_not_found'))),
     }),
     route('POST /api/admin/jobs/{id}/retry', {
       summary: 'Queue a failed job again',

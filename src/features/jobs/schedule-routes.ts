@@ -1,5 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
+import { maskJson } from '../../core/redact.ts'
 import { jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { requireRoleOfRequests } from './job-role.ts'
 import { job } from './job-schema.ts'
@@ -122,7 +123,7 @@ export function scheduleRoutes(deps: {
       handle: async (call) => {
         const made = await schedules.run(call.params.id, call)
         deps.onQueued()
-        return jsonText(201, made)
+        return jsonText(201, maskJson(made))
       },
     }),
   ]

@@ -4,7 +4,7 @@ import { Script } from 'node:vm'
 import { skip, startBrowser } from '../../../test/kit/browser.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 
-const api = await startServer()
+const api = await startServer({ config: { 'admin.dashboard': false } })
 await api.sql(`
   create table notes (id int primary key, title text not null, body text);
   create table hidden (id int primary key);

@@ -15,6 +15,7 @@ export type OpenApiDeps = {
   appName: string
   version: string
   publicBaseUrl: () => string
+  hasDashboard: () => Promise<boolean>
 }
 
 export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
@@ -49,8 +50,9 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
     route('GET /api/docs', {
       summary: 'This reference, for reading',
       auth: 'none',
-      answers: { 200: { content: 'text/html' } },
-      handle: () => docsPage(deps.appName),
+      answers: { 200: { content: 'text/html' }, 302: null },
+      handle: async () =>
+        (await deps.hasDashboard()) ? { status: 302, headers: { Location: '/admin/api' } } : docsPage(deps.appName),
     }),
   ]
   return { routes }

@@ -119,9 +119,11 @@ export function createOrganizationRules(deps: OrganizationDeps) {
         roles.requireOver(own, roles.check(role))
         await requireFewer(tx, q.countInvites(orgId), MAX_INVITES, 'too many open invitations')
         const given = { orgId, email, role, hash: sha256(token), invitedBy: who.id, seconds: INVITE_SECONDS }
-        const [invite] = await tx.rows<q.Invite>(q.insertInvite(given))
         const variables = { ActionURL: inviteUrl(token), Organization: name, Inviter: who.email }
-        await tx.run(deps.queueMail('auth.org_invitation', email, variables))
+        const isMailed = (await tx.run(deps.queueMail('auth.org_invitation', email, variables))) > 0
+        // The address has had its mails of this hour: the link that it was sent stays good.
+        const [known] = isMailed ? [] : await tx.rows<q.Invite>(q.openInvite(orgId, email))
+        const [invite] = known ? [known] : await tx.rows<q.Invite>(q.insertInvite(given))
         return invite
       })
       if (!made) throw new AppError('internal', 'failed to create the invitation')

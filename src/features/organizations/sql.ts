@@ -61,6 +61,10 @@ const invite = sql`id::text, email, role, svc.iso_utc(created_at) as created_at,
 export const invitesOf = (orgId: string): Sql => sql`
   select ${invite} from svc.org_invites where org_id = ${orgId}::uuid and expires_at > now() order by created_at, id`
 
+export const openInvite = (orgId: string, email: string): Sql => sql`
+  select ${invite} from svc.org_invites
+  where org_id = ${orgId}::uuid and email = ${email} and expires_at > now()`
+
 /** A new invitation of an address replaces the earlier one. */
 export const insertInvite = (given: {
   orgId: string

@@ -28,7 +28,10 @@ export function liveStream(context: RealtimeContext, queries: LiveQueries): Open
     try {
       let stream: EventStream | undefined
       const listener: LiveListener = {
-        send: ({ type, position, fields }: LiveMessage) => stream?.sendEvent(type, position, fields),
+        send: (message: LiveMessage) => {
+          const fields = query['keys'] === 'true' ? message.fieldsAndKeys : message.fields
+          stream?.sendEvent(message.type, message.position, fields)
+        },
         slow: (interval) => stream?.sendEvent('slow', undefined, Buffer.from(`"interval":${interval}}`)),
         fail: (error) => stream?.fail(toAppError(error)),
       }

@@ -10,6 +10,8 @@ import type { Feature } from '../../http/feature.ts'
 import { type ChannelConfig, Channels } from './channels/channels.ts'
 import { channelRoutes } from './channels/routes.ts'
 import { Connections } from './deliver/connections.ts'
+import type { GraphqlRequests } from './graphql-conversation.ts'
+import { graphqlRoute } from './graphql-route.ts'
 import { Hub } from './hub.ts'
 import { LiveQueries } from './live/queries.ts'
 import type { LiveSessionDeps } from './live/session.ts'
@@ -51,12 +53,13 @@ type Deps = {
   /** Connections for live lists alone. */
   livePool: () => Promise<Db>
   liveList: LiveSessionDeps['list']
+  graphql: GraphqlRequests
   /** Whether the database tells of changes of its schema. */
   hasSchemaTrigger: boolean
 }
 
 /** What is wanted (`subscribe/`) → what each may see of a page of the log (`visibility/`) → clients (`deliver/`). */
-export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStream; liveQueries: LiveQueries } {
+export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStream } {
   const { db, log, config, clock, observe, visitorsMayListen, identify } = deps
   const tables = new Tables(deps)
   const [filters, policies] = [new CallerQueue(clock, SHARES.filters), new CallerQueue(clock, SHARES.policies)]
@@ -102,10 +105,13 @@ export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStre
     routes: [
       streamRoute(context),
       socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe, channels, live }),
+      graphqlRoute({
+        ...context,
+        ...{ identify, countRequest: deps.countRequest, clock, queries, graphql: deps.graphql },
+      }),
       ...channelRoutes({ db, channels, requires: context.requires }),
     ],
     liveStream: liveStream(context, queries),
-    liveQueries: queries,
     stats: () => ({ realtime_connections: connections.size }),
     start: () => connections.start(),
     drain: () => connections.drain(),

@@ -57,6 +57,7 @@ export function socketRoute(deps: Deps): Route {
     auth: 'optional',
     leastRole: 'viewer',
     access: 'read',
+    impersonable: true,
     // A caller that sends no token with the handshake sends it as a message.
     openToVisitors: true,
     tokenInQuery: true,

@@ -49,6 +49,7 @@ export function streamRoute(context: RealtimeContext): Route {
     auth: 'optional',
     leastRole: 'viewer',
     access: 'read',
+    impersonable: true,
     tokenInQuery: true,
     limit: 'api',
     requires,

@@ -7,6 +7,7 @@ import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
 import type { TriesWrites } from '../../db/history/dry-run.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
+import { nearFunction } from '../../db/schema/did-you-mean.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -92,6 +93,8 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Tri
       auth: 'optional',
       leastRole: 'viewer',
       access: 'write',
+      impersonable: true,
+      readsToo: true,
       limit: 'api',
       dryRun: 'wrapped',
       once: 'caller',
@@ -108,7 +111,10 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Tri
           const found = executable(snapshot, name, viewer)
           return found.length > 0 ? run(call, snapshot, found) : undefined
         })
-        if (!reply) throw notFound(`function not found: ${name}`, 'function_not_found')
+        if (!reply) {
+          const near = nearFunction(schema.read(), name, viewer)
+          throw notFound(`function not found: ${name}`, 'function_not_found', near)
+        }
         return reply
       },
     }),

@@ -14,6 +14,7 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
         auth: 'optional',
         leastRole: 'viewer',
         access: 'read',
+        impersonable: true,
         limit: 'api',
         answers: { 200: schemaAnswer, 304: null },
         handle: ({ who, headers }) => {

@@ -1,6 +1,7 @@
 import { notFound } from '../../core/errors.ts'
 import { ON_BEHALF } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
+import { acceptedEncodings } from '../../http/files/encodings.ts'
 import { sendContent } from '../../http/files/send.ts'
 import type { ByteSource } from '../../http/files/source.ts'
 import type { Call, Reply } from '../../http/route.ts'
@@ -9,12 +10,6 @@ import { liveFiles, type ServedFile } from './sql.ts'
 
 type Range = { start: number; end: number }
 type Deps = { db: Db; read: (blobId: string, range: Range) => Promise<ByteSource | undefined> }
-
-/** Precompressed variants, best first. */
-const ENCODINGS = [
-  { name: 'br', suffix: '.br' },
-  { name: 'gzip', suffix: '.gz' },
-] as const
 
 const INDEX = 'index.html'
 const NOT_FOUND = '404.html'
@@ -97,16 +92,4 @@ function decoded(rawPath: string): string {
     // Malformed percent-encoding.
   }
   throw notFound('not found')
-}
-
-/** RFC 9110 §12.5.3, simplified: named or covered by `*`, and not refused with q=0. */
-function acceptedEncodings(header = '') {
-  const weights = new Map(
-    header.split(',').map((item) => {
-      const [name = '', ...parameters] = item.split(';').map((text) => text.trim().toLowerCase())
-      const q = parameters.find((parameter) => parameter.startsWith('q='))
-      return [name, q === undefined ? 1 : Number(q.slice(2))] as const
-    }),
-  )
-  return ENCODINGS.filter(({ name }) => (weights.get(name) ?? weights.get('*') ?? 0) > 0)
 }

@@ -63,8 +63,12 @@ export function granularityOf({ granularity = 'day' }: Query, metric: string): s
   return granularity
 }
 
-export function groupOf({ group_by: group = 'tenant' }: Query, metric: string): 'tenant' | 'endpoint' | 'status_code' {
+type UsageGroup = 'tenant' | 'endpoint' | 'status_code' | 'organization'
+
+export function groupOf({ group_by: group = 'tenant' }: Query, metric: string): UsageGroup {
   if (group === 'tenant') return group
   if ((group === 'endpoint' || group === 'status_code') && metric === 'api_requests') return group
+  // Files belong to accounts and apps.
+  if (group === 'organization' && metric !== 'storage_bytes') return group
   throw badRequest('invalid group_by')
 }

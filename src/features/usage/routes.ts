@@ -123,7 +123,7 @@ export function createUsage(deps: {
       },
     }),
     route('GET /api/admin/usage/breakdown', {
-      summary: 'A figure by tenant, endpoint or status',
+      summary: 'A figure by tenant, organization, endpoint or status',
       leastRole: 'viewer',
       ...admin,
       query: { ...range, metric: t.string(), group_by: t.string(), limit: t.integer({ default: 10, maximum: 100 }) },
@@ -134,7 +134,11 @@ export function createUsage(deps: {
         const { limit } = limitOf(query, { limit: 10, maxLimit: 100 })
         const when = usageRange(query, clock.now())
         const statement =
-          groupBy === 'tenant' ? q.breakdownByTenant(when, sum, limit) : q.breakdownOfRequests(when, groupBy, limit)
+          groupBy === 'tenant'
+            ? q.breakdownByTenant(when, sum, limit)
+            : groupBy === 'organization'
+              ? q.breakdownByOrganization(when, sum, limit)
+              : q.breakdownOfRequests(when, groupBy, limit)
         return json(200, { metric: name, groupBy, items: JSON.parse(await fly(statement)) })
       },
     }),

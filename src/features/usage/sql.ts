@@ -8,9 +8,10 @@ const hour = sql`date_trunc('hour', now())`
 const alive = sql`at > now() - interval '30 seconds'`
 
 /** One statement for the whole batch; several processes add to the same rows. */
-export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql {
+export function addUsage(node: string, { tenants, endpoints, organizations }: UsageBatch): Sql {
   const used = JSON.stringify([...tenants].map(([tenant, figures]) => ({ tenant, ...figures })))
   const requests = JSON.stringify([...endpoints.values()])
+  const ofOrganizations = JSON.stringify([...organizations].map(([id, figures]) => ({ id, ...figures })))
   return sql`
     with used as (
       select * from json_to_recordset(${used}::json) as u(tenant uuid, requests bigint, bandwidth bigint, functions bigint,
@@ -25,6 +26,12 @@ export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql 
       from json_to_recordset(${requests}::json) as a(tenant uuid, endpoint text, status integer, requests bigint)
       order by tenant, endpoint, status
       on conflict (hour, tenant_id, endpoint, status) do update set requests = e.requests + excluded.requests
+    ), organizations as (
+      insert into svc.usage_organizations as o (org_id, hour, requests, bandwidth, functions)
+      select id, ${hour}, requests, bandwidth, functions
+      from json_to_recordset(${ofOrganizations}::json) as g(id uuid, requests bigint, bandwidth bigint, functions bigint) order by id
+      on conflict (hour, org_id) do update set requests = o.requests + excluded.requests,
+        bandwidth = o.bandwidth + excluded.bandwidth, functions = o.functions + excluded.functions
     )
     insert into svc.usage_hours as h (tenant_id, hour, requests, bandwidth, functions, job_runs, realtime_peak)
     select u.tenant, ${hour}, u.requests, u.bandwidth, u.functions, u."jobRuns", u."streamPeak" + (
@@ -98,6 +105,12 @@ export const usageTrend = (range: UsageRange, metric: Sql, granularity: string):
 export const breakdownByTenant = (range: UsageRange, metric: Sql, limit: number): Sql => sql`
   select coalesce(json_agg(json_build_object('key', key, 'value', value) order by value desc, key), '[]')::text
   from (select h.tenant_id::text as key, ${metric}::bigint as value from svc.usage_hours h
+    where ${within(range)} group by 1 order by 2 desc, 1 limit ${limit}) s`
+
+/** Requests of sessions and keys that act for an organisation. */
+export const breakdownByOrganization = (range: UsageRange, metric: Sql, limit: number): Sql => sql`
+  select coalesce(json_agg(json_build_object('key', key, 'value', value) order by value desc, key), '[]')::text
+  from (select h.org_id::text as key, ${metric}::bigint as value from svc.usage_organizations h
     where ${within(range)} group by 1 order by 2 desc, 1 limit ${limit}) s`
 
 export const breakdownOfRequests = (range: UsageRange, by: 'endpoint' | 'status_code', limit: number): Sql => sql`

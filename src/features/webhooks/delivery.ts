@@ -32,7 +32,7 @@ type Deps = {
   metrics: Metrics
 }
 
-type Event = { webhookId: string; eventId: string; action: string; table: string; body: string }
+type WebhookEvent = { webhookId: string; eventId: string; action: string; table: string; body: string }
 
 export type Delivery = {
   start(): void
@@ -46,7 +46,7 @@ export function createDelivery(deps: Deps): Delivery {
   const attempts = deps.metrics.counter('svc_webhook_attempts_total', 'Webhook attempts.', ['result'])
   const failures = deps.metrics.counter('svc_webhook_failures_total', 'Failed webhook attempts.', ['webhook'])
 
-  async function deliver(event: Event, attemptNumber: number, signal: AbortSignal): Promise<Sql | undefined> {
+  async function deliver(event: WebhookEvent, attemptNumber: number, signal: AbortSignal): Promise<Sql | undefined> {
     const hook = await hooks.target(event.webhookId)
     if (!hook?.enabled) return undefined
     const id = randomUUID()
@@ -54,7 +54,7 @@ export function createDelivery(deps: Deps): Delivery {
     if (signal.aborted) throw new Error('interrupted')
     attempts.add([outcome.success ? 'success' : 'failure'])
     if (!outcome.success) failures.add([event.webhookId])
-    const record = recordOf(event, id, attemptNumber, outcome)
+    const record = attemptRecord(event, id, attemptNumber, outcome)
     if (outcome.success) return record
     await db.run(SYSTEM, record)
     const reason = outcome.error ?? 'failed'
@@ -81,7 +81,7 @@ export function createDelivery(deps: Deps): Delivery {
           leaseSeconds: LEASE_SECONDS,
           retryDelays: deps.retryDelays,
         },
-        (item, signal) => deliver(item.payload as Event, item.attempt, signal),
+        (item, signal) => deliver(item.payload as WebhookEvent, item.attempt, signal),
       )
       reading = deps.log.followDurably('webhooks', {
         wanted: anyHook,
@@ -93,7 +93,15 @@ export function createDelivery(deps: Deps): Delivery {
   }
 }
 
-const recordOf = (event: Event, id: string, attemptNumber: number, outcome: DeliveryOutcome): Sql =>
+/** Longer ones cannot be sent again by hand. */
+const KEPT_WHOLE_BYTES = 1024 * 1024
+
+const wholeOf = (body: string): string | null => {
+  const bytes = Buffer.byteLength(body)
+  return bytes > KEPT_REQUEST_BYTES - 4 && bytes <= KEPT_WHOLE_BYTES && !body.includes('\0') ? body : null
+}
+
+export const attemptRecord = (event: WebhookEvent, id: string, attemptNumber: number, outcome: DeliveryOutcome): Sql =>
   recordAttempt({
     id,
     webhookId: event.webhookId,
@@ -106,5 +114,6 @@ const recordOf = (event: Event, id: string, attemptNumber: number, outcome: Deli
     durationMs: outcome.durationMs,
     error: outcome.error ?? null,
     requestBody: cut(event.body, KEPT_REQUEST_BYTES),
+    wholeBody: wholeOf(event.body),
     responseBody: cut(outcome.responseBody, KEPT_RESPONSE_BYTES),
   })

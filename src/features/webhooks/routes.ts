@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { found, reasonOf } from '../../core/errors.ts'
+import { AppError, found, reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -15,9 +16,9 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContentAfter, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
-import { createDelivery, WEBHOOK_KIND } from './delivery.ts'
+import { attemptRecord, createDelivery, WEBHOOK_KIND } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
-import { oldDeliveries } from './sql.ts'
+import { deliveryToReplay, oldDeliveries } from './sql.ts'
 
 type Deps = {
   db: Db
@@ -64,6 +65,8 @@ const delivered = t.object({
 const one = { auth: 'admin', params: { id: t.id('webhook') } } as const
 
 const TEST_BODY = JSON.stringify({ action: 'test', table: '_svc_test', record: { message: 'Test event from Savanna' } })
+
+type ReplayedEvent = { eventId: string; action: string; table: string; attempt: number; body: string; isCut: boolean }
 
 export function createWebhooks(deps: Deps): Feature {
   const { db, queue, outgoing, config, observe, metrics } = deps
@@ -171,6 +174,29 @@ export function createWebhooks(deps: Deps): Feature {
       params: { ...one.params, deliveryId: t.id('delivery') },
       answers: { 200: delivered },
       handle: async ({ params }) => json(200, await hooks.delivery(params.id, params.deliveryId)),
+    }),
+    route('POST /api/webhooks/{id}/deliveries/{deliveryId}/replay', {
+      summary: 'Send the event of a delivery again, now, under its own id',
+      leastRole: 'operator',
+      auth: 'admin',
+      audit: 'webhook.replay',
+      bodyKind: 'none',
+      params: { ...one.params, deliveryId: t.id('delivery') },
+      answers: { 200: delivered },
+      handle: async (call) => {
+        const { id, deliveryId } = call.params
+        const target = found(await hooks.target(id), 'webhook not found', 'webhook_not_found')
+        const [past] = await db.rows<ReplayedEvent>(SYSTEM, deliveryToReplay(id, deliveryId))
+        const { isCut, attempt: before, ...event } = found(past, 'delivery not found', 'delivery_not_found')
+        if (isCut) throw new AppError('wrong_state', 'the body of this delivery was too large to be kept')
+        const again = randomUUID()
+        // A sent request cannot be rolled back, so its audit entry is written first.
+        await auditedEffect(db, call.audit(), async () => {
+          const outcome = await attempt({ ...deps, now: Date.now }, target, { ...event, deliveryId: again })
+          await db.run(SYSTEM, attemptRecord({ ...event, webhookId: id }, again, before + 1, outcome))
+        })
+        return json(200, await hooks.delivery(id, again))
+      },
     }),
   ]
   return {

@@ -80,15 +80,17 @@ export type Attempt = {
   durationMs: number
   error: string | null
   requestBody: string
+  /** Where `requestBody` is a part of it. */
+  wholeBody: string | null
   responseBody: string
 }
 
 /** Writes nothing if the webhook was deleted meanwhile. */
 export const recordAttempt = (a: Attempt): Sql => sql`
   insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, status_code, attempt,
-    duration_ms, error, request_body, response_body)
+    duration_ms, error, request_body, whole_body, response_body)
   select ${a.id}::uuid, w.id, ${a.eventId}, ${a.action}, ${a.table}, ${a.success}::boolean, ${a.statusCode}::int, ${a.attempt}::int,
-    ${a.durationMs}::int, ${a.error}, ${a.requestBody}, ${a.responseBody}
+    ${a.durationMs}::int, ${a.error}, ${a.requestBody}, ${a.wholeBody}, ${a.responseBody}
   from svc.webhooks w where w.id = ${a.webhookId}::uuid for key share`
 
 const DELIVERY = sql`json_strip_nulls(json_build_object('id', d.id, 'webhookId', d.webhook_id, 'eventId', d.event_id,
@@ -118,6 +120,14 @@ export const deliveriesOf = (webhookId: string, query: { failedOnly: boolean; li
 export const oneWebhookDelivery = (webhookId: string, id: string): Sql => sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
     'delivery', (select ${DELIVERY} from svc.webhook_deliveries d where d.id = ${id}::uuid and d.webhook_id = ${webhookId}::uuid))::text`
+
+export const deliveryToReplay = (webhookId: string, id: string): Sql => sql`
+  select event_id::text as "eventId", event_action as action, event_table as table, attempt, coalesce(whole_body, request_body) as body,
+    whole_body is null and octet_length(request_body) > ${LONGEST_SHOWN}::int as "isCut"
+  from svc.webhook_deliveries where id = ${id}::uuid and webhook_id = ${webhookId}::uuid`
+
+/** A shown body this long may be a part of one that is not kept. */
+const LONGEST_SHOWN = 4_092
 
 export const oldDeliveries =
   (retentionSeconds: number): RemoveSlice =>

@@ -1,4 +1,4 @@
-import { badRequest } from '../../../core/errors.ts'
+import { badRequest, type FieldErrors } from '../../../core/errors.ts'
 import type { Slot, Slots, Value } from '../../sql.ts'
 
 /**
@@ -39,7 +39,8 @@ const SPACES = ' \t\r\n'
 const OPERATOR_STARTS = '=!<>~'
 const SYMBOL = /&&|\|\||!=|>=|<=|!~|[=<>~(),.]/y
 
-export const invalidFilter = (reason: string) => badRequest(`invalid filter: ${reason}`, 'invalid_filter')
+export const invalidFilter = (reason: string, details?: { data?: FieldErrors }) =>
+  badRequest(`invalid filter: ${reason}`, 'invalid_filter', details)
 
 /** `undefined` for a blank filter. One pass over the text, so the time is linear in its length. */
 export function parseFilter(text: string, slots?: Slots): Filter | undefined {

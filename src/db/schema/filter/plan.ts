@@ -1,4 +1,5 @@
 import type { Slot } from '../../sql.ts'
+import { nearColumn, nearRelation } from '../did-you-mean.ts'
 import type { Column, Schema, Table } from '../snapshot.ts'
 import { columnFor, isAllowed, notAllowed, type RelationStep, relationFor, type Viewer } from '../viewer.ts'
 import { isIncomparable } from './operators.ts'
@@ -52,13 +53,13 @@ function columnAt(path: Path, table: Table, { schema, viewer, withoutRelations =
   let at = table
   for (const name of path.slice(0, -1)) {
     const step = withoutRelations ? undefined : relationFor(schema, at, name, viewer.role)
-    if (!step) throw invalidFilter(`unknown relation: ${name}`)
+    if (!step) throw invalidFilter(`unknown relation: ${name}`, nearRelation(schema, at, name, viewer))
     if (!isAllowed(schema, step.target, viewer)) throw notAllowed(step.target)
     steps.push(step)
     at = step.target
   }
   const name = path.at(-1) ?? ''
   const column = columnFor(at, name, viewer.role)
-  if (!column) throw invalidFilter(`unknown column: ${name}`)
+  if (!column) throw invalidFilter(`unknown column: ${name}`, nearColumn(at, name, viewer))
   return { steps, column }
 }

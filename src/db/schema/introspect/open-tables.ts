@@ -5,7 +5,7 @@ import { listed } from './warnings.ts'
 const WRITES = ['insert', 'update', 'delete'] as const
 
 /** Tables that anonymous callers may write, because they have no row level security: `schema.table`. */
-const openTables = (schema: Schema): string[] =>
+export const openTables = (schema: Schema): string[] =>
   [...schema.tables]
     .filter(([, { kind }]) => kind === 'table' || kind === 'partitioned_table' || kind === 'foreign_table')
     .filter(([, { rlsEnabled, privileges }]) => !rlsEnabled && WRITES.some((write) => privileges.svc_anon.has(write)))
@@ -18,18 +18,19 @@ export function openTablesWarning(schema: Schema): string | undefined {
   return `anybody may write to ${listed(names)}: no row level security; enable it, or set api.anonymous to read or none`
 }
 
-/** Logs each open table once, when it is first seen. */
+const NAMED = 3
+
+/** One line for all open tables that were not seen before: their count, and the first of them. */
 export function reportOpenTables(cache: SchemaCache, observe: Observe): void {
   const reported = new Set<string>()
   const report = (schema: Schema): void => {
-    for (const table of openTables(schema)) {
-      if (reported.has(table)) continue
-      reported.add(table)
-      observe({
-        message: 'anybody may write to a table: it has no row level security',
-        attrs: { table },
-      })
-    }
+    const found = openTables(schema).filter((table) => !reported.has(table))
+    if (found.length === 0) return
+    for (const table of found) reported.add(table)
+    observe({
+      message: 'anybody may write to tables without row level security',
+      attrs: { count: found.length, tables: found.slice(0, NAMED).join(', ') },
+    })
   }
   report(cache.read())
   cache.onChange(report)

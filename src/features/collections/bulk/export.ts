@@ -41,7 +41,7 @@ export function exportRows(
   onEnd: () => void,
 ): Promise<Reply> {
   const slots = new Slots()
-  const listQuery = parseList({ ...call.query, expand: '', facets: '', highlight: '' }, slots, target)
+  const listQuery = parseList({ ...call.query, expand: '', facets: '', highlight: '', cut: '' }, slots, target)
   const plan = planList(listQuery, target, listDeps)
   const { response } = call.raw
   return new Promise<Reply>((resolve, reject) => {

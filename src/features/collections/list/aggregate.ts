@@ -4,6 +4,7 @@ import { fitsAnswer } from '../../../db/rows/answer-size.ts'
 import { keyJson, liveRows } from '../../../db/rows/live-query.ts'
 import { orderBy } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearColumn } from '../../../db/schema/did-you-mean.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
@@ -128,7 +129,12 @@ const itemOf = (outputs: readonly OutputColumn[]): Sql =>
 
 function groupOf(name: string, target: TableView): OutputColumn {
   const column = columnFor(target.table, name, target.viewer.role)
-  if (!column) throw badRequest(`unknown column "${name}" in group parameter`, 'unknown_column')
+  if (!column)
+    throw badRequest(
+      `unknown column "${name}" in group parameter`,
+      'unknown_column',
+      nearColumn(target.table, name, target.viewer),
+    )
   if (!isSortable(column) || column.isVector) {
     throw badRequest(`unsupported group column "${name}" with type "${column.type}"`)
   }
@@ -140,7 +146,10 @@ function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Ta
   const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
   if (!make) throw unknownFunction(fn)
   const column = columnFor(table, name ?? '', viewer.role)
-  if (!column) throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`, 'unknown_column')
+  if (!column) {
+    const near = nearColumn(table, name ?? '', viewer)
+    throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`, 'unknown_column', near)
+  }
   if ((fn === 'sum' || fn === 'avg') && !isNumeric(column)) {
     throw badRequest(`aggregate ${fn} requires a numeric column`)
   }

@@ -22,6 +22,7 @@ import {
   slotAt,
   sql,
 } from '../../../db/sql.ts'
+import { cutColumns } from './cut.ts'
 import type { PageWindow } from './parse.ts'
 import type { Expansion, ListPlan, Shape } from './plan.ts'
 
@@ -179,21 +180,19 @@ export function buildRead(shape: Shape, schema: Schema): Sql {
  */
 export function rowSelect(
   schema: Schema,
-  { table, columns, expand }: Shape,
+  { table, columns, expand, cut }: Shape,
   row: Ident,
   depth = 1,
   inside = partsInside(1),
 ): Sql {
-  if (expand.length === 0) return jsonColumns(schema, columns, row)
+  const written = (shown: readonly Column[]): Sql =>
+    cut ? cutColumns(schema, shown, row, cut) : jsonColumns(schema, shown, row)
+  if (expand.length === 0) return written(columns)
   const inner = partsOfEach(inside, expand.length)
   const relations = expand.map(
     (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth, inner)}`,
   )
-  const shown = jsonColumns(
-    schema,
-    columns.filter(({ name }) => name !== 'expand'),
-    row,
-  )
+  const shown = written(columns.filter(({ name }) => name !== 'expand'))
   return sql`${shown}, pg_catalog.json_build_object(${join(relations, COMMA)}) as expand`
 }
 

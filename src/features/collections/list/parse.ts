@@ -15,6 +15,8 @@ export type RowQuery = {
   readonly fields: readonly string[] | undefined
   /** Paths of relation names. */
   readonly expand: readonly (readonly string[])[]
+  /** Characters beyond which values are cut; undefined = never. */
+  readonly cut?: Slot | undefined
 }
 
 export type SortKey = { readonly name: string; readonly descending: boolean }
@@ -81,7 +83,16 @@ export function parseList(query: Query, slots: Slots, target: TableView, estimat
     isBounded: estimate === 'bounded',
     regions: parseRegions(query, target, slots),
     distance,
+    cut: query['cut'] ? slots.put(parseCut(query['cut'])) : undefined,
   }
+}
+
+const MAX_CUT = 1_000_000
+
+function parseCut(text: string): number {
+  const cut = /^\d{1,7}$/.test(text) ? Number(text) : 0
+  if (cut < 1 || cut > MAX_CUT) throw badRequest(`cut must be a number from 1 to ${MAX_CUT}`)
+  return cut
 }
 
 function parseWindow(query: Query, slots: Slots): PageWindow {

@@ -1,6 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import { type Order, orderWithKey } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearColumn, nearRelation } from '../../../db/schema/did-you-mean.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
@@ -18,6 +19,7 @@ export type Shape = {
   readonly table: Table
   readonly columns: readonly Column[]
   readonly expand: readonly Expansion[]
+  readonly cut: Slot | undefined
 }
 
 export type Expansion = RelationStep & {
@@ -70,24 +72,36 @@ const planStages = (query: ListQuery, target: TableView, listDeps: ListDeps): St
   ...(query.distance ? [planDistance(query.distance, target)] : []),
 ]
 
-export function planRow({ fields, expand }: RowQuery, target: TableView): Shape {
+export function planRow({ fields, expand, cut }: RowQuery, target: TableView): Shape {
   const { table, viewer } = target
   const all = columnsFor(table, viewer.role)
   if (all.length === 0) throw new AppError('insufficient_privilege', 'insufficient permissions')
   const columns = fields?.map((name) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in fields parameter`, 'unknown_column')
+    if (!column)
+      throw badRequest(
+        `unknown column "${name}" in fields parameter`,
+        'unknown_column',
+        nearColumn(table, name, viewer),
+      )
     return column
   })
-  return { table, columns: columns ?? all, expand: planExpand(expand, target) }
+  return { table, columns: columns ?? all, expand: planExpand(expand, cut, target), cut }
 }
 
 /** Merges paths that begin with the same relation into one expansion. */
-function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableView): Expansion[] {
+function planExpand(
+  paths: RowQuery['expand'],
+  cut: Slot | undefined,
+  { schema, table, viewer }: TableView,
+): Expansion[] {
   const branches = new Map<string, { step: RelationStep; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
     const step = relationFor(schema, table, name, viewer.role)
-    if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation')
+    if (!step) {
+      const near = nearRelation(schema, table, name, viewer)
+      throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation', near)
+    }
     const key = step.relation.type === 'many-to-one' ? step.relation.fieldName : name
     const branch = branches.get(key) ?? { step, deeper: [] }
     branches.set(key, branch)
@@ -100,7 +114,7 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableV
       return {
         ...step,
         key,
-        shape: planRow({ fields: undefined, expand: deeper }, target),
+        shape: planRow({ fields: undefined, expand: deeper, cut }, target),
         order: planOrder([], target),
       }
     })
@@ -110,7 +124,8 @@ export function planOrder(sort: readonly SortKey[], target: TableView): Order[] 
   const { table, viewer } = target
   const keys = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
+    if (!column)
+      throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column', nearColumn(table, name, viewer))
     if (!isSortable(column))
       throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }

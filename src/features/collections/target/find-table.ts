@@ -2,12 +2,14 @@ import { AppError, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { isMissingTable, isOutdated } from '../../../db/pg-errors.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearTable } from '../../../db/schema/did-you-mean.ts'
 import { findOrRefresh, findTable, isVisible } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 
 /** One error for unknown, unexposed, internal and ungranted tables, so that it reveals none of them. */
-export const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
+export const collectionNotFound = (schema: Schema, name: string, viewer: Viewer) =>
+  notFound(`collection not found: ${name}`, 'collection_not_found', nearTable(schema, name, viewer))
 
 function locate(schema: Schema, name: string, viewer: Viewer): TableView | undefined {
   const table = findTable(schema, name)
@@ -50,7 +52,7 @@ export async function onTable<T>(
     // What the newest snapshot does not have is not there.
     if (outdated === undefined) break
   }
-  throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(name) : outdated
+  throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(cache.read(), name, viewer) : outdated
 }
 
 export function requireWritable({ table }: TableView, how: 'insertable' | 'updatable'): void {

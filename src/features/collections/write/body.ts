@@ -1,4 +1,6 @@
 import { badRequest } from '../../../core/errors.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
+import { nearColumn } from '../../../db/schema/did-you-mean.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { invalidGeoJson, isGeoJson } from '../../../db/schema/spatial/geojson.ts'
 import { isSpatial } from '../../../db/schema/spatial-conversion.ts'
@@ -40,10 +42,13 @@ export const isFields = (value: unknown): value is BodyFields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The body of a create or update: an object with at least one column of the table. */
-export function writtenColumns(table: Table, body: unknown, bodyText: string): readonly Column[] {
+export function writtenColumns({ table, viewer }: TableView, body: unknown, bodyText: string): readonly Column[] {
   if (bodyText.trim() === '') throw badRequest('empty request body', 'invalid_body')
   if (!isFields(body)) throw badRequest('invalid JSON body', 'invalid_body')
   const columns = columnFinder(table)(body)
-  if (columns.length === 0) throw badRequest('no recognized columns in request body', 'unknown_column')
+  if (columns.length === 0) {
+    const [first = ''] = Object.keys(body)
+    throw badRequest('no recognized columns in request body', 'unknown_column', nearColumn(table, first, viewer))
+  }
   return columns
 }

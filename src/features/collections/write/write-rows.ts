@@ -27,7 +27,7 @@ export type WriteDeps = {
 
 export async function createRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'insertable')
-  const columns = writtenColumns(target.table, call.body, call.bodyText)
+  const columns = writtenColumns(target, call.body, call.bodyText)
   if (call.query['onConflict'] !== undefined) return upsertRow(deps, call, target, columns)
   const statement = createStatement(deps.sqlCache, target, rowInput(deps, call, columns))
   return write(deps, call, target, { statements: [statement], columns, privileges: INSERT, reply: created })
@@ -58,7 +58,7 @@ function upserted(texts: Texts): Reply {
 export async function updateRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'updatable')
   const key = keyFromPath(call, target)
-  const columns = writtenColumns(target.table, call.body, call.bodyText)
+  const columns = writtenColumns(target, call.body, call.bodyText)
   const statement = updateStatement(deps.sqlCache, target, key, rowInput(deps, call, columns))
   return write(deps, call, target, { statements: [statement], columns, privileges: UPDATE, key, reply: updated })
 }

@@ -1,5 +1,5 @@
 import { AppError, badRequest, unauthorized } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
+import { type Identity, mayOnlyRead, writeRefusal } from '../../../core/identity.ts'
 
 export const MAX_CHANNELS = 100
 export const MAX_EVENTS = 32
@@ -34,6 +34,9 @@ export const stateText = (state: unknown): string => jsonWithin(state, 'state', 
 
 /** Throws unless such a caller has channels at all; policies decide about each. */
 export function requireChannels(who: Identity, to: 'hear' | 'send'): void {
+  // Who joins is a member in the eyes of the others.
+  if (mayOnlyRead(who)) throw writeRefusal(who)
+  if (to === 'send' && who.kind === 'admin' && who.isLockable) throw writeRefusal(who)
   if (who.kind === 'user' || who.kind === 'admin') return
   if (who.kind !== 'key') throw unauthorized('authentication required')
   if (who.grant.tables.length > 0) throw new AppError('insufficient_scope', 'token is limited to tables')

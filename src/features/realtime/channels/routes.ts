@@ -23,6 +23,7 @@ export function channelRoutes({
       auth: 'optional',
       leastRole: 'operator',
       access: 'write',
+      impersonable: true,
       limit: 'api',
       requires,
       body: t.object({ event: t.string(), payload: t.optional(t.any()) }),

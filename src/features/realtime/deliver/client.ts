@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream'
 import type { Clock } from '../../../core/clock.ts'
 import type { AppError } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
+import { type Identity, impersonationOf } from '../../../core/identity.ts'
 import type { Position } from '../../../db/changes/position.ts'
 import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
 
@@ -99,6 +99,8 @@ export abstract class RealtimeClient {
 
 /** Unix milliseconds at which the token behind an identity expires; undefined = never. */
 export function expiryOf(who: Identity): number | undefined {
+  const impersonation = impersonationOf(who)
+  if (impersonation) return impersonation.expiresAt * 1000
   if (who.kind === 'user' || who.kind === 'admin' || who.kind === 'mfa') return who.expiresAt * 1000
   return who.kind === 'key' && who.expiresAt !== null ? who.expiresAt * 1000 : undefined
 }

@@ -53,6 +53,7 @@ export const liveFields = t.object({
   collection: t.string(),
   query: t.optional(t.record(t.nullable(given))),
   position: t.optional(t.nullable(t.string())),
+  keys: t.optional(t.boolean()),
 })
 export const unliveFields = t.object({ live: t.integer() })
 

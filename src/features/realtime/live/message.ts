@@ -18,16 +18,24 @@ export class LiveMessage {
   readonly position: Position
   /** JSON of the rows, or of the changes. */
   readonly parts: readonly Relayed[]
+  /** JSON of the keys of the rows; undefined of changes, and of rows without. */
+  readonly #keys: readonly string[] | undefined
   #fields: Buffer | undefined
 
-  private constructor(type: LiveMessage['type'], position: Position, parts: readonly Relayed[]) {
+  private constructor(
+    type: LiveMessage['type'],
+    position: Position,
+    parts: readonly Relayed[],
+    keys?: readonly string[],
+  ) {
     this.type = type
     this.position = position
     this.parts = parts
+    this.#keys = keys
   }
 
-  static rows(position: Position, rows: readonly Relayed[]): LiveMessage {
-    return new LiveMessage('rows', position, rows)
+  static rows(position: Position, rows: readonly Relayed[], keys?: readonly string[]): LiveMessage {
+    return new LiveMessage('rows', position, rows, keys)
   }
 
   static diff(position: Position, changes: readonly LiveChange[]): LiveMessage {
@@ -37,6 +45,11 @@ export class LiveMessage {
       return Buffer.concat([head, Buffer.from(change.r), Buffer.from('}')])
     })
     return new LiveMessage('diff', position, parts)
+  }
+
+  /** As `fields`, with the keys of rows, for clients that do not know which columns these are. */
+  get fieldsAndKeys(): Buffer {
+    return this.#keys ? Buffer.concat([Buffer.from(`"keys":[${this.#keys.join()}],`), this.fields]) : this.fields
   }
 
   /** The members of the message after its names, as JSON without the brace that opens it. */

@@ -174,7 +174,8 @@ export class LiveReader {
     const isKeyed = plan.isKeyed && !hasTwins(held) && !(before && hasTwins(before))
     const changes = isKeyed && before && !isSame ? diffOf(before, rows) : undefined
     const texts = rows.flatMap(({ r }) => (r === null ? [] : [r]))
-    const all = texts.length === rows.length ? LiveMessage.rows(position, texts) : undefined
+    const keys = isKeyed ? held.map(({ k }) => k) : undefined
+    const all = texts.length === rows.length ? LiveMessage.rows(position, texts, keys) : undefined
     const holders = new Set(joining.filter(({ member }) => before && group.holdsSince(member.position)))
     if (!all && ((!isSame && !changes) || holders.size < joining.length)) {
       this.forgetRows(group)
@@ -193,8 +194,8 @@ export class LiveReader {
       group.members.add(one.member)
       one.settle(holders.has(one) ? news : all)
     }
-    const keys = new Set(held.map(({ p }) => p))
-    if (group.missed.some((key) => keys.has(key))) group.isDirty = true
+    const logged = new Set(held.map(({ p }) => p))
+    if (group.missed.some((key) => logged.has(key))) group.isDirty = true
     return true
   }
 

@@ -31,11 +31,11 @@ export class LiveSession {
   async open(fields: object, reply: (more: object) => void): Promise<void> {
     const { queries, list, visitorsMayListen } = this.#deps
     const client = this.#client
-    const { collection, query, position } = readBody(liveFields, fields)
+    const { collection, query, position, keys = false } = readBody(liveFields, fields)
     if (client.who.kind === 'anonymous' && !visitorsMayListen) throw unauthorized('authentication required')
     if (this.#open.size >= MAX_LIVE) throw badRequest('too many live queries')
     const live = ++this.#last
-    const listener = this.#listener(live)
+    const listener = this.#listener(live, keys)
     const handle = await queries.open(
       client.who,
       list(collection, asTexts(query ?? {})),
@@ -68,11 +68,13 @@ export class LiveSession {
     this.#open.delete(live)
   }
 
-  #listener(live: number): LiveListener {
+  #listener(live: number, isKeyed = false): LiveListener {
     const client = this.#client
     return {
-      send: ({ type, fields }: LiveMessage) =>
-        client.send(textFrame(Buffer.concat([Buffer.from(`{"type":"${type}","live":${live},`), fields]))),
+      send: (message: LiveMessage) => {
+        const head = Buffer.from(`{"type":"${message.type}","live":${live},`)
+        client.send(textFrame(Buffer.concat([head, isKeyed ? message.fieldsAndKeys : message.fields])))
+      },
       slow: (interval) => client.sendMessage({ type: 'slow', live, interval }),
       fail: (error) => {
         this.#end(live)

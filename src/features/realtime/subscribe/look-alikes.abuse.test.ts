@@ -22,8 +22,8 @@ test('callers share what was judged for one of them only if they are alike in al
     { ...USER, email: 'other@x.test' },
     { ...USER, isAnonymous: true },
     // What an identity may carry one day counts from then on.
-    { ...USER, claims: { org: 1 } },
-    { ...USER, claims: { org: 2 } },
+    { ...USER, claims: '{"org":1}' },
+    { ...USER, claims: '{"org":2}' },
     KEY,
     { ...KEY, grant: { ...KEY.grant, scope: 'readwrite' as const } },
     { ...KEY, grant: { ...KEY.grant, tables: ['other'] } },

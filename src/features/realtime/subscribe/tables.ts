@@ -2,6 +2,7 @@ import { badRequest } from '../../../core/errors.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
+import { nearTable } from '../../../db/schema/did-you-mean.ts'
 import { findOrRefresh, findStreamed, mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
 import { notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
@@ -67,7 +68,8 @@ export class Tables {
     const found: Table[] = []
     for (const name of boundedNames(names)) {
       const table = await findOrRefresh(this.#deps.schema, (snapshot) => findStreamed(snapshot, name))
-      if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`, 'unknown_table')
+      if (!table || !mayDo(table, viewer.role, 'select'))
+        throw badRequest(`unknown table: ${name}`, 'unknown_table', nearTable(this.#deps.schema.read(), name, viewer))
       if (!mayHear(this.#deps.schema.read(), table, viewer, who)) throw notAllowed(table)
       found.push(table)
     }

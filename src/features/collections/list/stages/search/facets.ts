@@ -1,6 +1,7 @@
 import { badRequest } from '../../../../../core/errors.ts'
 import { boundedArray, partsInside, partsOfEach } from '../../../../../db/rows/answer-size.ts'
 import type { TableView } from '../../../../../db/rows/table-view.ts'
+import { nearColumn } from '../../../../../db/schema/did-you-mean.ts'
 import { isIncomparable, isSortable } from '../../../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../../../db/schema/viewer.ts'
@@ -13,7 +14,12 @@ const MAX_BUCKETS = sql`1000`
 export function planFacets(names: readonly string[], { table, viewer }: TableView): Stage {
   const columns = names.map((name) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in facets parameter`, 'unknown_column')
+    if (!column)
+      throw badRequest(
+        `unknown column "${name}" in facets parameter`,
+        'unknown_column',
+        nearColumn(table, name, viewer),
+      )
     if (!isCountable(column)) throw badRequest(`unsupported facet column "${name}" with type "${column.type}"`)
     return column
   })

@@ -1,0 +1,4 @@
+export const words = (value: unknown): string[] =>
+  String(value ?? '')
+    .split(/[\s,]+/)
+    .filter(Boolean)

@@ -1,0 +1,37 @@
+import { lazy, Suspense } from 'react'
+import { useSchema } from '../../api/schema.ts'
+import { useAddress } from '../../app/navigate.tsx'
+import { Page } from '../../parts/page.tsx'
+import { Empty, ErrorLine, Loading } from '../../parts/ui.tsx'
+
+const Diagram = lazy(() => import('./diagram.tsx'))
+
+export default function SchemaPage() {
+  const { schema, error } = useSchema()
+  const [{ find = '' }, go] = useAddress()
+  return (
+    <Page
+      title="Schema"
+      look="full"
+      actions={
+        <input
+          className="input"
+          style={{ width: 240 }}
+          aria-label="Find a table"
+          placeholder="Find a table"
+          value={find}
+          onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
+        />
+      }
+    >
+      <ErrorLine error={error} />
+      {!schema && !error && <Loading />}
+      {schema && schema.tables.size === 0 && <Empty title="There is no table yet" icon="schema" />}
+      {schema && schema.tables.size > 0 && (
+        <Suspense fallback={<Loading />}>
+          <Diagram schema={schema} find={find} />
+        </Suspense>
+      )}
+    </Page>
+  )
+}

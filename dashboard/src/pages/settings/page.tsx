@@ -1,0 +1,192 @@
+import { patch, post } from '../../api/client.ts'
+import { useAction, useApi } from '../../api/hooks.ts'
+import { useSql } from '../../api/sql.ts'
+import { useAddress } from '../../app/navigate.tsx'
+import { confirm } from '../../parts/dialog.tsx'
+import { bytes, duration, text } from '../../parts/format.ts'
+import { List } from '../../parts/list.tsx'
+import { Page } from '../../parts/page.tsx'
+import { Badge, Button, Check, Empty, Loaded } from '../../parts/ui.tsx'
+import { Admins } from './admins.tsx'
+import { Backups } from './backups.tsx'
+import { isMissing } from './missing.ts'
+
+type Stats = {
+  version: string
+  node_version: string
+  uptime_seconds: number
+  memory_sys: number
+  db_pool_total: number
+  db_pool_max: number
+}
+type Setting = { key: string; value: unknown; source: string; description?: string }
+
+const SWITCHES: Record<string, string> = {
+  magic_link_enabled: 'Sign in by a link in a mail',
+  email_mfa_enabled: 'Second factor: codes by mail',
+  anonymous_auth_enabled: 'Accounts without credentials',
+  totp_enabled: 'Second factor: authenticator apps',
+  webauthn_enabled: 'Passkeys',
+  sms_enabled: 'Sign in and codes by SMS',
+}
+
+export default function SettingsPage() {
+  const [{ find = '' }, go] = useAddress()
+  return (
+    <Page
+      title="Settings"
+      actions={
+        <input
+          className="input"
+          style={{ width: 240 }}
+          aria-label="Find a setting"
+          placeholder="Find a setting"
+          value={find}
+          onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
+        />
+      }
+    >
+      <div className="columns">
+        <Version />
+        <AuthSettings />
+      </div>
+      <Admins />
+      <Secrets />
+      <Backups />
+      <Configuration find={find} />
+    </Page>
+  )
+}
+
+function Version() {
+  const stats = useApi<Stats>('/api/admin/stats', {}, { every: 10_000 })
+  const database = useSql(
+    'select version(), current_database(), pg_size_pretty(pg_database_size(current_database()))',
+    { fresh: 60_000 },
+  )
+  const [version, name, size] = database.data?.rows[0] ?? []
+  return (
+    <section className="card">
+      <h2>Version</h2>
+      <Loaded of={stats}>
+        {(data) => (
+          <dl className="facts">
+            <dt>Savanna</dt>
+            <dd>{data.version}</dd>
+            <dt>Node.js</dt>
+            <dd>{data.node_version}</dd>
+            <dt>Running for</dt>
+            <dd>{duration(data.uptime_seconds * 1000)}</dd>
+            <dt>Memory</dt>
+            <dd>{bytes(data.memory_sys)}</dd>
+            <dt>Connections</dt>
+            <dd>
+              {data.db_pool_total} of {data.db_pool_max}
+            </dd>
+            <dt>PostgreSQL</dt>
+            <dd>{text(version).split(' on ')[0] || '–'}</dd>
+            <dt>Database</dt>
+            <dd>
+              {text(name) || '–'} {size ? `(${size})` : ''}
+            </dd>
+          </dl>
+        )}
+      </Loaded>
+    </section>
+  )
+}
+
+function AuthSettings() {
+  const settings = useApi<Record<string, boolean>>('/api/admin/auth-settings')
+  const save = useAction((next: Record<string, boolean>) => patch('/api/admin/auth-settings', next), {
+    done: 'In force on all servers within a second',
+    changes: ['/api/admin/auth-settings'],
+  })
+  return (
+    <section className="card">
+      <h2>Signing in</h2>
+      <p className="muted">What may be changed while the server runs.</p>
+      <Loaded of={settings}>
+        {(data) => (
+          <div className="panel">
+            {Object.entries(data).map(([name, isOn]) => (
+              <Check
+                key={name}
+                label={SWITCHES[name] ?? name}
+                checked={isOn}
+                disabled={save.busy}
+                onChange={(next) => save.run({ ...data, [name]: next })}
+              />
+            ))}
+          </div>
+        )}
+      </Loaded>
+    </section>
+  )
+}
+
+function Secrets() {
+  const rotate = useAction(() => post('/api/admin/secrets/rotate'), { done: 'Every user token and session ended' })
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h2>Keys of tokens</h2>
+        <Button
+          look="danger small"
+          busy={rotate.busy}
+          onClick={async () => {
+            if (
+              await confirm({
+                title: 'Rotate the secrets?',
+                text: 'Every user token, session and pending sign-in ends on all servers within a second.',
+                name: 'rotate',
+                yes: 'Rotate',
+              })
+            )
+              rotate.run()
+          }}
+        >
+          Rotate
+        </Button>
+      </div>
+      <p className="muted">
+        Ends every user’s session, for when a key may be known to somebody. Administrators’ tokens, API keys and OAuth
+        tokens stay.
+      </p>
+    </section>
+  )
+}
+
+function Configuration({ find }: { find: string }) {
+  const settings = useApi<{ items: Setting[] }>('/api/admin/config')
+  const fits = (settings.data?.items ?? []).filter(({ key }) => key.toLowerCase().includes(find.toLowerCase()))
+  return (
+    <section className="card">
+      <h2>Effective configuration</h2>
+      {isMissing(settings.error) ? (
+        <p className="muted">
+          Set in svc.toml, by the environment (SVC_…) and by flags of svc start; what comes later wins.
+        </p>
+      ) : (
+        <Loaded of={settings}>
+          {() =>
+            fits.length === 0 ? (
+              <Empty title="No setting is called that" icon="settings" />
+            ) : (
+              <List
+                label="Configuration"
+                items={fits}
+                keyOf={({ key }) => key}
+                cells={[
+                  ['Key', ({ key }) => <code>{key}</code>],
+                  ['Value', ({ value }) => <code className="isolate">{text(value)}</code>],
+                  ['From', ({ source }) => <Badge look={source === 'default' ? '' : 'info'}>{source}</Badge>],
+                ]}
+              />
+            )
+          }
+        </Loaded>
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,209 @@
+import { useEffect, useMemo, useRef, useState } from 'react'
+import { post } from '../../api/client.ts'
+import { schemaChanged, useSchema } from '../../api/schema.ts'
+import { useAddress } from '../../app/navigate.tsx'
+import { ViewAsButton } from '../../app/view-as-banner.tsx'
+import { confirm } from '../../parts/dialog.tsx'
+import { Editor } from '../../parts/editor/editor.tsx'
+import { duration, plural } from '../../parts/format.ts'
+import { Icon } from '../../parts/icon.tsx'
+import { Page } from '../../parts/page.tsx'
+import { toast } from '../../parts/toast.tsx'
+import { Button, Check, ErrorLine, Note } from '../../parts/ui.tsx'
+import { dangersOf, isWriting } from './guard.ts'
+import { Result } from './result.tsx'
+import { type Outcome, runSql } from './run.ts'
+import { SavedForm, SavedQueries } from './saved.tsx'
+import { changeTab, closeTab, openTab, sqlTabs } from './tabs.ts'
+
+/** Names for the completion. */
+function useNames() {
+  const { schema } = useSchema()
+  return useMemo(() => {
+    const names: Record<string, string[]> = Object.create(null)
+    for (const { schema: space, name, columns } of schema?.tables.values() ?? [])
+      names[space === 'public' ? name : `${space}.${name}`] = columns.map((column) => column.name)
+    return names
+  }, [schema])
+}
+
+/** Before UPDATE and DELETE of everything, and DROP: how much it would touch, and the name of what goes. */
+async function isMeant(query: string): Promise<boolean> {
+  for (const { kind, statement, name } of dangersOf(query)) {
+    if (kind === 'drop') {
+      if (
+        !(await confirm({
+          title: 'This cannot be taken back',
+          text: <pre className="wrap">{statement}</pre>,
+          name,
+          yes: 'Run it',
+        }))
+      )
+        return false
+      continue
+    }
+    const counted = await post<{ dry_run: { answer: { rowCount?: number } } }>('/api/admin/sql', {
+      query: statement,
+      dry_run: true,
+    }).catch(() => null)
+    const rows = counted?.dry_run?.answer?.rowCount
+    const text =
+      rows === undefined
+        ? 'It has no WHERE, and writes every row.'
+        : `It has no WHERE, and would write ${plural(rows, 'row')}.`
+    if (
+      !(await confirm({
+        title: `All rows of ${name}?`,
+        text: (
+          <>
+            {text}
+            <pre className="wrap">{statement}</pre>
+          </>
+        ),
+        yes: 'Run it',
+      }))
+    )
+      return false
+  }
+  return true
+}
+
+export default function SqlPage() {
+  const { tabs, current } = sqlTabs.use()
+  const tab = tabs.find(({ id }) => id === current) ?? tabs[0]
+  const [{ new: isNew }, go] = useAddress()
+  const [readOnly, setReadOnly] = useState(false)
+  const [dryRun, setDryRun] = useState(false)
+  const [outcomes, setOutcomes] = useState<ReadonlyMap<string, Outcome | Error>>(new Map())
+  const [running, setRunning] = useState<AbortController | null>(null)
+  const selection = useRef('')
+  const names = useNames()
+  useEffect(() => {
+    if (!isNew) return
+    openTab()
+    go({ new: undefined }, { replace: true })
+  }, [isNew])
+  if (!tab) return null
+  const outcome = outcomes.get(tab.id)
+
+  async function run(query: string): Promise<void> {
+    const id = tab?.id ?? ''
+    if (query.trim() === '' || running || (!readOnly && !dryRun && !(await isMeant(query)))) return
+    const stop = new AbortController()
+    setRunning(stop)
+    try {
+      const answer = await runSql(query, { readOnly, dryRun }, stop.signal)
+      setOutcomes(new Map(outcomes).set(id, answer))
+      if (isWriting(query) && !dryRun) await schemaChanged()
+    } catch (error) {
+      const isStopped = stop.signal.aborted
+      setOutcomes(
+        new Map(outcomes).set(id, isStopped ? new Error('Stopped. PostgreSQL was stopped too.') : (error as Error)),
+      )
+    } finally {
+      setRunning(null)
+    }
+  }
+  const explain = (): void =>
+    void run(
+      `explain (format json, analyze ${isWriting(tab.query) ? 'false' : 'true'}) ${(selection.current || tab.query).trim().replace(/;\s*$/, '')}`,
+    )
+  return (
+    <Page title="SQL" look="full" actions={<ViewAsButton />}>
+      <div className="sql-page">
+        <div className="sql-work">
+          <div className="sql-tabs" role="group" aria-label="Queries">
+            {tabs.map(({ id, name }) => (
+              <span key={id} className={id === tab.id ? 'sql-tab current' : 'sql-tab'}>
+                <button type="button" aria-pressed={id === tab.id} onClick={() => sqlTabs.set({ tabs, current: id })}>
+                  {name}
+                </button>
+                <button type="button" aria-label={`Close ${name}`} onClick={() => closeTab(id)}>
+                  <Icon name="x" size={12} />
+                </button>
+              </span>
+            ))}
+            <Button look="quiet small" icon="plus" aria-label="New query" onClick={() => openTab()} />
+          </div>
+          <Editor
+            key={tab.id}
+            label="SQL"
+            value={tab.query}
+            schema={names}
+            onChange={(query) => changeTab(tab.id, { query })}
+            onRun={(part) => void run(part || sqlTabs.get().tabs.find(({ id }) => id === tab.id)?.query || '')}
+          />
+          <div className="row">
+            {running ? (
+              <Button look="danger" icon="stop" onClick={() => running.abort(new Error('stopped'))}>
+                Cancel
+              </Button>
+            ) : (
+              <Button look="primary" icon="play" onClick={() => void run(tab.query)}>
+                Run
+              </Button>
+            )}
+            <Button icon="chart" disabled={running !== null} onClick={explain}>
+              Explain
+            </Button>
+            <SaveButton tab={tab} />
+            <Check label="Read only" checked={readOnly} onChange={setReadOnly} />
+            <Check label="Dry run" checked={dryRun} onChange={setDryRun} />
+            <span className="grow" />
+            <span className="muted wide-only">
+              <kbd>Ctrl Enter</kbd> runs the selection, or everything
+            </span>
+          </div>
+          <div className="sql-results" aria-live="polite">
+            {running && <p className="loading">Running…</p>}
+            {outcome instanceof Error ? <ErrorLine error={outcome} /> : outcome && <Outcomes outcome={outcome} />}
+          </div>
+        </div>
+        <SavedQueries />
+      </div>
+    </Page>
+  )
+}
+
+function Outcomes({ outcome }: { outcome: Outcome }) {
+  return (
+    <>
+      {outcome.changes && (
+        <Note>
+          {`A dry run: nothing was kept. It would change ${plural(outcome.changes.length, 'row')} of tables that the change log knows.`}
+        </Note>
+      )}
+      {outcome.results.map((result, index) => (
+        <Result key={index} result={result} index={index} />
+      ))}
+      {outcome.results.length > 1 && (
+        <p className="muted">{`${outcome.results.length} statements in ${duration(outcome.tookMs)}, one transaction`}</p>
+      )}
+    </>
+  )
+}
+
+function SaveButton({ tab }: { tab: { name: string; query: string } }) {
+  const [isOpen, open] = useState(false)
+  return (
+    <>
+      <Button icon="star" onClick={() => open(true)}>
+        Save
+      </Button>
+      {isOpen && <SaveDialog tab={tab} onClose={() => open(false)} />}
+    </>
+  )
+}
+
+function SaveDialog({ tab, onClose }: { tab: { name: string; query: string }; onClose(): void }) {
+  return (
+    <SavedForm
+      name={tab.name}
+      onClose={onClose}
+      onSave={async (name) => {
+        await post('/api/admin/dashboard/queries', { name, query: tab.query })
+        toast('Saved for all administrators')
+      }}
+    />
+  )
+}

@@ -1,0 +1,35 @@
+import { post } from '../../api/client.ts'
+import type { SqlResult } from '../../api/sql.ts'
+import { viewAs } from '../../api/view-as.ts'
+
+export type Mode = { readOnly: boolean; dryRun: boolean }
+export type Changed = { table: string; action: string; key: unknown; other?: boolean }
+export type Outcome = { results: SqlResult[]; changes?: Changed[] | undefined; tookMs: number }
+
+type Answer = { results?: SqlResult[] } & Partial<SqlResult> & {
+    dry_run?: { status: number; answer: { results?: SqlResult[] } & Partial<SqlResult>; changes: Changed[] }
+  }
+
+const resultsOf = (answer: Answer): SqlResult[] => answer.results ?? (answer.columns ? [answer as SqlResult] : [])
+
+/** All statements, with the result of each; as somebody else if that is how the page is seen. */
+export async function runSql(query: string, mode: Mode, signal: AbortSignal): Promise<Outcome> {
+  const as = viewAs.get()
+  const began = performance.now()
+  const answer = await post<Answer>(
+    '/api/admin/sql',
+    {
+      query,
+      all: true,
+      ...(mode.readOnly && { read_only: true }),
+      ...(mode.dryRun && { dry_run: true }),
+      ...(as && { as: as.who, ...(as.write && { write: true }) }),
+    },
+    { signal, timeout: 60_000 },
+  )
+  const tookMs = performance.now() - began
+  const { dry_run: tried } = answer
+  return tried
+    ? { results: resultsOf(tried.answer ?? {}), changes: tried.changes, tookMs }
+    : { results: resultsOf(answer), tookMs }
+}

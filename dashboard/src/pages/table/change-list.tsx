@@ -1,0 +1,103 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { get, post } from '../../api/client.ts'
+import { changed, useAction } from '../../api/hooks.ts'
+import { confirm } from '../../parts/dialog.tsx'
+import { ago, moment, text } from '../../parts/format.ts'
+import { oneLine } from '../../parts/grid/value.tsx'
+import { Badge, Button, ErrorLine, Loading } from '../../parts/ui.tsx'
+
+export type Change = {
+  id: string | number
+  transaction: string
+  at: string
+  action: 'create' | 'update' | 'delete'
+  table: string
+  key: unknown
+  actor: unknown
+  request_id: string | null
+  undoes?: unknown
+  changes: Record<string, { old?: unknown; new?: unknown }>
+}
+
+type Answer = { items: Change[]; nextCursor: string | null }
+
+const LOOKS = { create: 'ok', update: 'info', delete: 'danger' } as const
+
+const actorOf = (actor: unknown): string => {
+  if (actor === null || actor === undefined) return 'unknown'
+  if (typeof actor !== 'object') return String(actor)
+  const { email, user_id, kind, admin } = actor as Record<string, unknown>
+  return String(email ?? admin ?? user_id ?? kind ?? JSON.stringify(actor))
+}
+
+/** Who changed what, newest first, each with its undo. */
+export function ChangeList({ path, query = {} }: { path: string; query?: Record<string, unknown> }) {
+  const { data, error, hasNextPage, fetchNextPage, isFetching } = useInfiniteQuery({
+    queryKey: [path, query],
+    queryFn: ({ pageParam, signal }) =>
+      get<Answer>(path, { ...query, ...(pageParam && { cursor: pageParam }) }, { signal }),
+    initialPageParam: '',
+    getNextPageParam: (last) => last.nextCursor ?? undefined,
+  })
+  const undo = useAction((id: Change['id']) => post('/api/admin/undo', { changes: [id] }), {
+    done: 'Undone',
+    changes: ['/api/'],
+  })
+  const all = data?.pages.flatMap(({ items }) => items) ?? []
+  if (error) return <ErrorLine error={error} />
+  if (!data) return <Loading />
+  if (all.length === 0)
+    return <p className="muted">Nothing is in the log. It has what the API wrote, and all changes of watched tables.</p>
+  return (
+    <>
+      <ol className="panel">
+        {all.map((change) => (
+          <li key={String(change.id)} className="change">
+            <div className="row">
+              <Badge look={LOOKS[change.action]}>{change.action}</Badge>
+              <span className="when" title={moment(change.at)}>
+                {ago(change.at)} by <span className="isolate">{actorOf(change.actor)}</span>
+                {change.undoes ? ', an undo' : ''}
+              </span>
+              <span className="grow" />
+              <Button
+                look="quiet small"
+                icon="undo"
+                busy={undo.busy}
+                onClick={async () => {
+                  const isYes = await confirm({
+                    title: 'Undo this change?',
+                    text: 'The inverse is written, and can be undone in turn.',
+                    yes: 'Undo',
+                    danger: false,
+                  })
+                  if (isYes) undo.run(change.id)
+                }}
+              >
+                Undo
+              </Button>
+            </div>
+            <div className="muted mono">{text(change.key)}</div>
+            <ul>
+              {Object.entries(change.changes ?? {})
+                .slice(0, 30)
+                .map(([column, { old, new: next }]) => (
+                  <li key={column} className="isolate">
+                    <strong>{column}</strong> {old !== undefined && <del>{shown(old)}</del>}{' '}
+                    {next !== undefined && <ins>{shown(next)}</ins>}
+                  </li>
+                ))}
+            </ul>
+          </li>
+        ))}
+      </ol>
+      {hasNextPage && (
+        <Button busy={isFetching} onClick={() => void fetchNextPage().then(() => changed())}>
+          Earlier
+        </Button>
+      )}
+    </>
+  )
+}
+
+const shown = (value: unknown): string => (value === null ? 'NULL' : value === '' ? '“”' : oneLine(value))

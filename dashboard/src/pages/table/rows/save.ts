@@ -1,0 +1,82 @@
+import type { Core } from 'savanna-client/core'
+import { ApiError, newRequestId, send } from '../../../api/client.ts'
+import type { Table } from '../../../api/schema.ts'
+import type { Edits, Problem } from './edits.ts'
+import type { RowData } from './row-pages.ts'
+
+const MOST = 1000
+
+type Operation = { method: 'create' | 'update' | 'delete'; id?: string; body?: RowData }
+
+const part = (value: unknown): string =>
+  encodeURIComponent(typeof value === 'object' ? JSON.stringify(value) : String(value))
+
+/** A row's key as the API takes it in a batch: a composite one with commas, its parts encoded. */
+export const idOf = (table: Table, row: RowData): string =>
+  table.primaryKey.length === 1
+    ? String(row[table.primaryKey[0] ?? ''])
+    : table.primaryKey.map((name) => part(row[name])).join()
+
+function operationsOf(edits: Edits): { operations: Operation[]; keys: string[] } {
+  const operations: Operation[] = []
+  const keys: string[] = []
+  const add = (key: string, operation: Operation): void => {
+    operations.push(operation)
+    keys.push(key)
+  }
+  for (const key of edits.deleted.keys()) add(key, { method: 'delete', id: key })
+  for (const [key, { values }] of edits.updated) {
+    if (!edits.deleted.has(key)) add(key, { method: 'update', id: key, body: Object.fromEntries(values) })
+  }
+  for (const { id, values } of edits.created) add(id, { method: 'create', body: Object.fromEntries(values) })
+  return { operations, keys }
+}
+
+/** The columns that a refusal is about: named themselves, or by a constraint. */
+function columnsOf(table: Table, name: string): string[] {
+  if (table.columns.some((column) => column.name === name)) return [name]
+  const index = table.indexes?.find((one) => one.name === name)
+  const foreign = table.foreignKeys?.find((one) => one.constraintName === name)
+  const check = table.checkConstraints?.find((one) => one.name === name)
+  if (check) return table.columns.flatMap((column) => (check.definition.includes(column.name) ? [column.name] : []))
+  return index?.columns ?? foreign?.columns ?? []
+}
+
+export class Refused extends Error {
+  readonly key: string
+  readonly problem: Problem
+
+  constructor(key: string, problem: Problem) {
+    super(problem.message)
+    this.key = key
+    this.problem = problem
+  }
+}
+
+function refusal(error: ApiError, table: Table, keys: string[], edits: Edits): Error {
+  const place = (error.data?.['operation'] as { message?: string } | undefined)?.message
+  const position = /^operation\[(\d+)\]$/.exec(place ?? '')?.[1]
+  const key = keys[position === undefined ? (keys.length === 1 ? 0 : -1) : Number(position)]
+  if (key === undefined) return error
+  const details = Object.entries(error.data ?? {}).filter(([name]) => name !== 'operation')
+  const named = details.flatMap(([name]) => columnsOf(table, name))
+  const touched = edits.updated.get(key)?.values ?? edits.created.find(({ id }) => id === key)?.values
+  const messages = details.flatMap(([, detail]) => (detail as { message?: string } | null)?.message ?? [])
+  const columns = named.length > 0 ? named : [...(touched?.keys() ?? [])]
+  return new Refused(key, { message: [error.message, ...messages].join(': '), columns })
+}
+
+/** Everything or nothing. Answers the id by which it can be undone. */
+export async function save(core: Core, name: string, table: Table, edits: Edits): Promise<string> {
+  const { operations, keys } = operationsOf(edits)
+  if (operations.length > MOST)
+    throw new Error(`${operations.length} rows are too many for one batch: at most ${MOST}. Import a CSV instead.`)
+  const requestId = newRequestId()
+  const path = `/api/collections/${encodeURIComponent(name)}/batch`
+  try {
+    await send('POST', path, { body: { operations }, repeat: 'key' }, { headers: { 'x-request-id': requestId } }, core)
+  } catch (error) {
+    throw error instanceof ApiError ? refusal(error, table, keys, edits) : error
+  }
+  return requestId
+}

@@ -1,0 +1,139 @@
+import { useEffect, useRef, useState } from 'react'
+import { send } from '../../../api/client.ts'
+import type { Table } from '../../../api/schema.ts'
+import { useData } from '../../../api/view-as.ts'
+import { type Loaded, PER_PAGE, type RowData, RowPages } from './row-pages.ts'
+import { idOf } from './save.ts'
+
+type Answer = {
+  items: RowData[]
+  nextCursor?: string | null
+  page?: number
+  totalPages?: number
+  totalItems?: number
+  totalIsEstimate?: boolean
+}
+export type Choice = { filter: string; sort: string }
+
+/** Longer values are cut in the grid and read whole when they are opened. */
+const CUT = 500
+
+/** What a change by others touched, and until when it is shown. */
+export type Flashes = ReadonlyMap<string, { columns: ReadonlySet<string>; turn: number }>
+
+export function useRows(name: string, table: Table, { filter, sort }: Choice) {
+  const { core, realtime, key } = useData()
+  const [turn, setTurn] = useState(0)
+  const [flashes, setFlashes] = useState<Flashes>(new Map())
+  const [isLive, setLive] = useState(false)
+  const hasKey = table.primaryKey.length > 0
+  const pages = useRef<RowPages | null>(null)
+  const identity = JSON.stringify([name, filter, sort, key])
+  const known = useRef('')
+  if (known.current !== identity) {
+    known.current = identity
+    pages.current?.stop()
+    const path = `/api/collections/${encodeURIComponent(name)}`
+    const load = async (token: string, isFirst: boolean, signal: AbortSignal): Promise<Loaded> => {
+      const place = hasKey ? { cursor: token } : { page: Number(token) }
+      const total = isFirst ? 'estimate' : 'none'
+      const query = {
+        ...place,
+        perPage: PER_PAGE,
+        total,
+        cut: CUT,
+        filter: filter || undefined,
+        sort: sort || undefined,
+      }
+      const answer = await send<Answer>('GET', path, { query }, { signal }, core)
+      const next = hasKey
+        ? (answer.nextCursor ?? null)
+        : answer.items.length < PER_PAGE
+          ? null
+          : String(Number(token) + 1)
+      return {
+        items: answer.items,
+        next,
+        ...(isFirst && { total: answer.totalItems, isEstimate: answer.totalIsEstimate }),
+      }
+    }
+    pages.current = new RowPages(hasKey ? '' : '1', load, () => setTurn((before) => before + 1))
+  }
+  const current = pages.current as RowPages
+
+  useEffect(() => {
+    current.need(0, PER_PAGE / 2)
+    if (!hasKey) return
+    return follow(realtime, name, table, current, {
+      onFlash: setFlashes,
+      onChange: () => setTurn((before) => before + 1),
+      onLive: setLive,
+    })
+  }, [identity])
+  return { pages: current, turn, flashes, isLive, core, hasKey }
+}
+
+type Watcher = { onFlash(flashes: Flashes): void; onChange(): void; onLive(isLive: boolean): void }
+
+/** Changes by others: shown rows change in their place, new ones come with the next look; at most one of each a moment. */
+function follow(
+  realtime: ReturnType<typeof useData>['realtime'],
+  name: string,
+  table: Table,
+  pages: RowPages,
+  on: Watcher,
+): () => void {
+  let flashes = new Map<string, { columns: Set<string>; turn: number }>()
+  let waiting: RowData[] = []
+  let needsLook = false
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let turn = 0
+
+  async function apply(): Promise<void> {
+    timer = undefined
+    const changed = new Map(waiting.map((row) => [idOf(table, row), row]))
+    waiting = []
+    turn++
+    const next = new Map([...flashes].filter(([, flash]) => flash.turn > turn - 3))
+    for (const [id, row] of changed) {
+      const columns = new Set<string>()
+      const isShown = pages.patch(
+        (shown) => idOf(table, shown) === id,
+        (shown) => {
+          for (const column of Object.keys(row))
+            if (JSON.stringify(shown[column]) !== JSON.stringify(row[column])) columns.add(column)
+          return { ...shown, ...row }
+        },
+      )
+      if (!isShown) needsLook = true
+      for (const column of isShown ? columns : Object.keys(row)) columns.add(column)
+      if (columns.size > 0) next.set(id, { columns, turn })
+    }
+    flashes = next
+    on.onFlash(next)
+    on.onChange()
+    if (needsLook) {
+      needsLook = false
+      await pages.refresh()
+    }
+  }
+  const soon = (): void => {
+    timer ??= setTimeout(() => void apply(), 250)
+  }
+  const end = realtime.watch(name, undefined, {
+    onChange({ action, record }) {
+      if (action === 'delete') needsLook = true
+      else waiting.push(record as RowData)
+      soon()
+    },
+    onReset() {
+      needsLook = true
+      soon()
+    },
+    onStatus: (status) => on.onLive(status === 'live'),
+  })
+  return () => {
+    clearTimeout(timer)
+    end()
+  }
+}

@@ -1,0 +1,80 @@
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { post } from '../../api/client.ts'
+import { viewAs } from '../../api/view-as.ts'
+import { UserBox } from '../../app/view-as-dialog.tsx'
+import { Badge, Check, ErrorLine, Loading } from '../../parts/ui.tsx'
+
+type Verdict = {
+  policyName: string
+  part?: string
+  permissive?: boolean
+  command?: string
+  expression?: string
+  verdict?: unknown
+  message?: string
+  error?: string
+}
+type Explained = {
+  allowed: boolean
+  decidedBy?: unknown
+  reason?: string
+  policies?: Verdict[]
+  missingGrants?: string[]
+  hiddenColumns?: string[]
+}
+
+const ACTIONS = ['select', 'insert', 'update', 'delete'] as const
+
+/** Why somebody can or cannot see or write a row: each policy's verdict, for every action. */
+export function Why({ table, id, row }: { table: string; id: string; row: Record<string, unknown> | undefined }) {
+  const as = viewAs.use()
+  const [user, setUser] = useState<{ id: string; email: string } | null>(null)
+  const [isVisitor, setVisitor] = useState(true)
+  const who = !isVisitor && user ? { user_id: user.id } : as && 'user_id' in as.who && isVisitor ? as.who : {}
+  return (
+    <div className="panel">
+      <Check label="For a visitor, without a token" checked={isVisitor} onChange={setVisitor} />
+      {!isVisitor && <UserBox user={user} onChange={setUser} />}
+      {(isVisitor || user) &&
+        ACTIONS.map((operation) => (
+          <Action
+            key={operation}
+            body={{ table, operation, ...who, ...(operation === 'insert' ? { row: row ?? {} } : { id }) }}
+          />
+        ))}
+    </div>
+  )
+}
+
+function Action({ body }: { body: { table: string; operation: string } }) {
+  const { data, error } = useQuery({
+    queryKey: ['/api/admin/rls/explain', body],
+    queryFn: () => post<Explained>('/api/admin/rls/explain', body),
+  })
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h3>{body.operation}</h3>
+        {data && <Badge look={data.allowed ? 'ok' : 'danger'}>{data.allowed ? 'allowed' : 'refused'}</Badge>}
+      </div>
+      <ErrorLine error={error} />
+      {!data && !error && <Loading />}
+      {data?.reason && <p>{data.reason}</p>}
+      <ul className="panel">
+        {(data?.policies ?? []).map((policy) => (
+          <li key={`${policy.policyName} ${policy.part}`}>
+            <strong>{policy.policyName}</strong>{' '}
+            <Badge look={policy.verdict === true ? 'ok' : policy.verdict === false ? 'danger' : 'warn'}>
+              {String(policy.verdict)}
+            </Badge>{' '}
+            <span className="muted">{policy.part}</span>
+            {policy.expression && <pre className="wrap muted">{policy.expression}</pre>}
+            {(policy.message ?? policy.error) && <p className="code-del">{policy.message ?? policy.error}</p>}
+          </li>
+        ))}
+      </ul>
+      {data?.missingGrants && data.missingGrants.length > 0 && <p>Missing grants: {data.missingGrants.join(', ')}</p>}
+    </section>
+  )
+}

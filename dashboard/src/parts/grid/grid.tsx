@@ -1,0 +1,254 @@
+import { defaultRangeExtractor, useVirtualizer } from '@tanstack/react-virtual'
+import { type MouseEvent, useEffect, useEffectEvent, useId, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { Header } from './header.tsx'
+import { keyAction } from './keys.ts'
+import { Row } from './row.tsx'
+import { fromTsv, toTsv } from './tsv.ts'
+import type { GridProps, Range, Spot } from './types.ts'
+
+const ROW = 33
+const HEAD = 36
+const GUTTER = 46
+const COPIED_ROWS = 20_000
+/** Chromium ends an element at 33.5 million px. Whoever wants to go further jumps to a value. */
+const MOST_ROWS = 1_000_000
+
+/** Rows that stay where they are kept, of which only those in view are in the page. One cell has the focus (WAI-ARIA grid). */
+export function Grid<R>(props: GridProps<R>) {
+  const { columns, gutter, editor } = props
+  const count = Math.min(props.count, MOST_ROWS)
+  const id = useId()
+  const box = useRef<HTMLDivElement>(null)
+  const pinned = useMemo(() => columns.filter((column) => column.pinned), [columns])
+  const loose = useMemo(() => columns.filter((column) => !column.pinned), [columns])
+  const ordered = useMemo(() => [...pinned, ...loose], [pinned, loose])
+  const [spot, setSpot] = useState<Spot>({ row: 0, column: 0 })
+  const [anchor, setAnchor] = useState<Spot>(spot)
+  const wantsFocus = useRef(false)
+
+  const row = Math.min(spot.row, Math.max(0, count - 1))
+  const column = Math.min(spot.column, Math.max(0, ordered.length - 1))
+  const range: Range = {
+    top: Math.min(row, anchor.row),
+    bottom: Math.max(row, anchor.row),
+    left: Math.min(column, anchor.column),
+    right: Math.max(column, anchor.column),
+  }
+  const gutterWidth = gutter ? GUTTER : 0
+  const pinnedWidth = pinned.reduce((sum, { width }) => sum + width, gutterWidth)
+
+  const rows = useVirtualizer({
+    count,
+    getScrollElement: () => box.current,
+    estimateSize: () => ROW,
+    overscan: 10,
+    scrollPaddingEnd: HEAD,
+    // The cell with the focus stays in the page.
+    rangeExtractor: (seen) => withIndex(defaultRangeExtractor(seen), row, count),
+  })
+  const across = useVirtualizer({
+    horizontal: true,
+    count: loose.length,
+    getScrollElement: () => box.current,
+    estimateSize: (index) => loose[index]?.width ?? 120,
+    overscan: 3,
+    paddingStart: pinnedWidth,
+    scrollPaddingStart: pinnedWidth,
+    rangeExtractor: (seen) => withIndex(defaultRangeExtractor(seen), column - pinned.length, loose.length),
+  })
+  const remeasure = useEffectEvent(() => across.measure())
+  useLayoutEffect(() => remeasure(), [columns])
+
+  const items = rows.getVirtualItems()
+  const shown = across.getVirtualItems()
+  const first = items.find(({ index }) => index !== row)?.index ?? 0
+  const last = items.findLast(({ index }) => index !== row)?.index ?? 0
+  const seen = useEffectEvent(() => props.onVisible?.(first, last))
+  useEffect(() => seen(), [first, last, count])
+
+  const { resetKey } = props
+  useEffect(() => {
+    rows.scrollToOffset(0)
+    setSpot({ row: 0, column: 0 })
+    setAnchor({ row: 0, column: 0 })
+  }, [resetKey])
+
+  function go(to: Spot, extend = false): void {
+    const next = {
+      row: Math.max(0, Math.min(count - 1, to.row)),
+      column: Math.max(0, Math.min(ordered.length - 1, to.column)),
+    }
+    setSpot(next)
+    if (!extend) setAnchor(next)
+    wantsFocus.current = true
+    rows.scrollToIndex(next.row)
+    if (next.column >= pinned.length) across.scrollToIndex(next.column - pinned.length)
+    const from = extend ? anchor : next
+    props.onActive?.(next, {
+      top: Math.min(next.row, from.row),
+      bottom: Math.max(next.row, from.row),
+      left: Math.min(next.column, from.column),
+      right: Math.max(next.column, from.column),
+    })
+  }
+
+  useEffect(() => {
+    if (!wantsFocus.current || editor) return
+    wantsFocus.current = false
+    document.getElementById(`${id}-${row}-${column}`)?.focus({ preventScroll: true })
+  })
+  // Back from an editor the cell has the focus again.
+  const edits = editor !== null && editor !== undefined
+  const before = useRef(edits)
+  useEffect(() => {
+    if (before.current && !edits) document.getElementById(`${id}-${row}-${column}`)?.focus({ preventScroll: true })
+    before.current = edits
+  }, [edits, id, row, column])
+
+  function spotOf(event: MouseEvent): Spot | null {
+    const cell = (event.target as HTMLElement).closest<HTMLElement>('[data-column]')
+    const parts = cell?.id.slice(id.length + 1).split('-')
+    return parts?.length === 2 ? { row: Number(parts[0]), column: Number(parts[1]) } : null
+  }
+
+  const valuesOf = (index: number): unknown[] => {
+    const found = props.rowAt(index)
+    return found === undefined ? [] : ordered.slice(range.left, range.right + 1).map((c) => props.cell(found, c).value)
+  }
+
+  const width = across.getTotalSize()
+  const editorPlace =
+    editor &&
+    placeOf(
+      id,
+      editor.row,
+      ordered.findIndex((c) => c.id === editor.column),
+      box.current,
+    )
+  return (
+    <div
+      ref={box}
+      role="grid"
+      aria-label={props.label}
+      aria-rowcount={props.total === undefined ? -1 : props.total + 1}
+      aria-colcount={ordered.length + (gutter ? 1 : 0)}
+      aria-multiselectable="true"
+      tabIndex={count === 0 ? 0 : -1}
+      className={`grid ${props.className ?? ''}`}
+      onMouseDown={(event) => {
+        const at = spotOf(event)
+        if (!at || editor) return
+        go(at, event.shiftKey)
+        event.preventDefault()
+      }}
+      onMouseOver={(event) => {
+        const at = event.buttons === 1 ? spotOf(event) : null
+        if (at && !editor) go(at, true)
+      }}
+      onFocus={() => undefined}
+      onDoubleClick={(event) => {
+        const at = spotOf(event)
+        const found = at && ordered[at.column]
+        if (found) props.onEdit?.(at.row, found.id)
+      }}
+      onKeyDown={(event) => {
+        if (editor || !(event.target as HTMLElement).closest('[data-column]')) return
+        const page = Math.max(1, Math.floor(((box.current?.clientHeight ?? 400) - HEAD) / ROW) - 1)
+        const action = keyAction(event, { row, column }, { page, count, columns: ordered.length })
+        if (!action) return
+        const name = ordered[column]?.id
+        if (action.kind === 'type' && !props.onEdit) return
+        event.preventDefault()
+        if (action.kind === 'go') go(action.to, event.shiftKey)
+        else if (action.kind === 'all') {
+          setAnchor({ row: 0, column: 0 })
+          setSpot({ row: count - 1, column: ordered.length - 1 })
+        } else if (action.kind === 'open') props.onOpen?.(row)
+        else if (action.kind === 'mark') props.onMark?.(row)
+        else if (action.kind === 'clear') props.onClear?.(range)
+        else if (name !== undefined) props.onEdit?.(row, name, action.kind === 'type' ? action.text : undefined)
+      }}
+      onCopy={(event) => {
+        if (editor) return
+        const lines = Array.from({ length: Math.min(COPIED_ROWS, range.bottom - range.top + 1) }, (_, i) =>
+          valuesOf(range.top + i),
+        )
+        event.clipboardData.setData('text/plain', toTsv(lines))
+        event.preventDefault()
+      }}
+      onPaste={(event) => {
+        if (editor || !props.onPaste) return
+        event.preventDefault()
+        props.onPaste({ row: range.top, column: range.left }, fromTsv(event.clipboardData.getData('text/plain')))
+      }}
+    >
+      <Header
+        width={width}
+        pinned={pinned}
+        loose={loose}
+        shown={shown}
+        corner={props.corner}
+        gutterWidth={gutterWidth}
+        onSort={props.onSort}
+        onResize={props.onResize}
+        onMove={props.onMove}
+      />
+      <div className="grid-body" role="presentation" style={{ height: rows.getTotalSize(), width }}>
+        {items.map(({ index, start }) => {
+          const found = props.rowAt(index)
+          const isIn =
+            index >= range.top && index <= range.bottom && (range.top !== range.bottom || range.left !== range.right)
+          return (
+            <Row
+              key={index}
+              id={id}
+              index={index}
+              start={start}
+              width={width}
+              row={found}
+              pinned={pinned}
+              loose={loose}
+              shown={shown}
+              gutter={gutter}
+              gutterWidth={gutterWidth}
+              cell={props.cell}
+              look={found === undefined ? '' : (props.rowLook?.(found) ?? '')}
+              active={index === row ? column : -1}
+              left={isIn ? range.left : 1}
+              right={isIn ? range.right : 0}
+              mark={props.corner}
+            />
+          )
+        })}
+        {editor && editorPlace && (
+          <div className="grid-editor" style={editorPlace}>
+            {editor.node}
+          </div>
+        )}
+      </div>
+    </div>
+  )
+}
+
+function withIndex(seen: number[], index: number, count: number): number[] {
+  if (index < 0 || index >= count || seen.includes(index)) return seen
+  return [...seen, index].sort((a, b) => a - b)
+}
+
+function placeOf(
+  id: string,
+  row: number,
+  column: number,
+  box: HTMLElement | null,
+): { left: number; top: number; width: number; minHeight: number } | null {
+  const cell = document.getElementById(`${id}-${row}-${column}`)
+  if (!cell || !box) return null
+  const outer = box.getBoundingClientRect()
+  const inner = cell.getBoundingClientRect()
+  return {
+    left: inner.left - outer.left - box.clientLeft + box.scrollLeft,
+    top: inner.top - outer.top - box.clientTop + box.scrollTop - HEAD,
+    width: Math.max(inner.width, 120),
+    minHeight: inner.height,
+  }
+}

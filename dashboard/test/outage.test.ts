@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { skip } from '../../test/kit/browser.ts'
+import { openDashboard, startDashboard } from './kit/dashboard.ts'
+
+const api = await startDashboard()
+await api.sql('create table notes (id int primary key, title text)')
+await api.sql("insert into notes values (1, 'one'), (2, 'two')")
+
+test('a token that ended leads to the sign-in form and back, with what was typed', { skip }, async () => {
+  const { page, go, signIn } = await openDashboard(api, { signedIn: false })
+  await go('/tables/notes?filter=id%20%3D%201')
+  await signIn()
+  await page.locator('[role=gridcell][data-column=title]').first().dblclick()
+  await page.getByLabel('Edit title').fill('typed before')
+  await page.keyboard.press('Enter')
+  await page.getByText('1 change', { exact: true }).waitFor()
+  const token = await page.evaluate(() => sessionStorage.getItem('savanna:token'))
+  await api.call('POST /api/admin/auth/logout', { as: token ?? '' })
+  // Whatever calls next finds out.
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+  await page.getByText('Your session has ended').waitFor()
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('savanna:token')), null)
+  await signIn()
+  await page.getByText('1 change', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('1 change saved').waitFor()
+  assert.deepEqual(await api.sql('select title from notes where id = 1'), [{ title: 'typed before' }])
+})
+
+test('a server that is away is said in a line; nothing typed is lost, and the page goes on by itself', {
+  skip,
+}, async () => {
+  const { page, go } = await openDashboard(api)
+  await go('/tables/notes')
+  await page.locator('[role=gridcell][data-column=title]').nth(1).dblclick()
+  await page.getByLabel('Edit title').fill('typed meanwhile')
+  await page.keyboard.press('Enter')
+  await page.context().setOffline(true)
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('The server cannot be reached').waitFor()
+  await page.getByText('1 change', { exact: true }).waitFor()
+  await page.context().setOffline(false)
+  await page.getByText('The server cannot be reached').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('1 change saved').waitFor()
+  assert.deepEqual(await api.sql('select title from notes where id = 2'), [{ title: 'typed meanwhile' }])
+})
+
+test('a code in the fragment signs in once, and leaves the address; it asks before it replaces a session', {
+  skip,
+}, async () => {
+  const made = await api.call('POST /api/admin/auth/code', { as: 'admin' })
+  const { page, go } = await openDashboard(api, { signedIn: false })
+  await go(`/tables#code=${made.body.code}`)
+  await page.getByRole('heading', { level: 1, name: 'Tables' }).waitFor()
+  assert.equal(new URL(page.url()).hash, '')
+  const again = await api.call('POST /api/admin/auth/code', { as: 'admin' })
+  await page.evaluate((code) => {
+    location.hash = `code=${code}`
+  }, again.body.code)
+  await page.getByRole('dialog', { name: 'Sign in anew?' }).getByRole('button', { name: 'Cancel' }).click()
+  assert.equal(new URL(page.url()).hash, '')
+})
+
+test('a locked dashboard asks for the password, then does what was asked', { skip }, async () => {
+  const locked = await startDashboard({
+    on: api,
+    config: { 'admin.dashboard_locked': true, 'admin.environment': 'production' },
+  })
+  const { page, go, signIn } = await openDashboard(locked, { signedIn: false })
+  await go('/users')
+  await signIn()
+  await page.getByText('production', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'New user' }).click()
+  await page.getByRole('textbox', { name: 'Address', exact: true }).fill('dan@example.com')
+  await page.getByRole('button', { name: 'Create' }).click()
+  const unlock = page.getByRole('dialog', { name: 'Unlock the dashboard' })
+  await unlock.getByLabel('Password').fill('correct horse battery staple')
+  await unlock.getByRole('button', { name: 'Unlock for ten minutes' }).click()
+  await page.getByRole('link', { name: 'dan@example.com' }).waitFor()
+})

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Page } from 'playwright-core'
+import { skip } from '../../test/kit/browser.ts'
+import { openDashboard, startDashboard, violations } from './kit/dashboard.ts'
+import { SHOP } from './kit/seed.ts'
+
+const PAGES = [
+  ['/', 'Overview'],
+  ['/tables', 'Tables'],
+  ['/tables/orders', 'orders'],
+  ['/tables/orders?tab=structure', 'orders'],
+  ['/tables/notes?tab=policies', 'notes'],
+  ['/tables/orders?tab=history', 'orders'],
+  ['/tables/orders?tab=api', 'orders'],
+  ['/sql', 'SQL'],
+  ['/schema', 'Schema'],
+  ['/policies', 'Policies'],
+  ['/users', 'Users'],
+  ['/storage', 'Storage'],
+  ['/storage/photos', 'photos'],
+  ['/realtime', 'Realtime'],
+  ['/webhooks', 'Webhooks'],
+  ['/jobs', 'Jobs'],
+  ['/push', 'Push'],
+  ['/sites', 'Sites'],
+  ['/email', 'Email'],
+  ['/keys', 'Keys and apps'],
+  ['/logs', 'Logs'],
+  ['/audit', 'Audit'],
+  ['/usage', 'Usage'],
+  ['/api', 'API'],
+  ['/settings', 'Settings'],
+] as const
+
+const api = await startDashboard({ config: { 'push.enabled': true } })
+await api.call('POST /api/admin/sql', { as: 'admin', json: { query: SHOP } })
+const ana = await api.signUp('ana@example.com')
+await api.call('POST /api/collections/notes', { as: ana.token, json: { title: 'Feed the lions' } })
+
+/** All faults of several pages at once. */
+const faults: string[] = []
+const look = async (page: Page, what: string): Promise<void> => {
+  for (const fault of await violations(page)) faults.push(`${what}: ${fault}`)
+}
+
+test('every page has its heading and no fault of accessibility, light and dark', { skip }, async () => {
+  const { page, go, troubles } = await openDashboard(api)
+  for (const [path, title] of [...PAGES, [`/users/${ana.user.id}`, 'ana@example.com'] as const]) {
+    await go(path)
+    await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
+    await page.locator('.loading').first().waitFor({ state: 'detached' })
+    assert.equal(await page.locator('h1').count(), 1, path)
+    await look(page, path)
+  }
+  assert.deepEqual([faults, troubles], [[], []])
+})
+
+test('dialogs, panels and the palette have none either', { skip }, async () => {
+  const { page, go } = await openDashboard(api)
+  const dialogs: [path: string, button: string][] = [
+    ['/tables', 'New table'],
+    ['/tables/orders', 'View as'],
+    ['/tables/orders', 'Build'],
+    ['/tables/notes?tab=policies', 'New policy'],
+    ['/users', 'Invite'],
+    ['/webhooks', 'New webhook'],
+    ['/keys', 'New key'],
+    ['/jobs', 'New schedule'],
+  ]
+  faults.length = 0
+  for (const [path, name] of dialogs) {
+    await go(path)
+    await page.getByRole('button', { name, exact: true }).first().click()
+    await page.locator('dialog[open]').waitFor()
+    await look(page, `${path} ${name}`)
+    await page.keyboard.press('Escape')
+    await page.locator('dialog[open]').waitFor({ state: 'detached' })
+  }
+  await go('/tables/orders?row=7')
+  await page.getByRole('complementary', { name: 'Row 7' }).getByText('placed_at').first().waitFor()
+  await look(page, 'row panel')
+  await page.keyboard.press('Control+K')
+  await page.getByRole('combobox', { name: /Find a page/ }).fill('ord')
+  await page
+    .getByRole('option', { name: /orders/ })
+    .first()
+    .waitFor()
+  await look(page, 'palette')
+  assert.deepEqual(faults, [])
+})
+
+test('at 390 px every page can be read, and nothing but tables scrolls sideways', { skip }, async () => {
+  const { page, go } = await openDashboard(api, { viewport: { width: 390, height: 844 } })
+  for (const [path, title] of PAGES) {
+    await go(path)
+    await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
+    const wide = await page.evaluate(() => {
+      const main = document.querySelector('main')
+      return Math.max(
+        document.documentElement.scrollWidth - innerWidth,
+        (main?.scrollWidth ?? 0) - (main?.clientWidth ?? 0),
+      )
+    })
+    assert.ok(wide <= 1, `${path} is ${wide} px too wide`)
+  }
+  await page.getByRole('button', { name: 'Menu' }).click()
+  await page.getByRole('link', { name: 'Tables', exact: true }).click()
+  await page.getByRole('heading', { level: 1, name: 'Tables' }).waitFor()
+})

@@ -1,0 +1,44 @@
+import { Kind, type SelectionNode } from 'graphql'
+import { badRequest, hasStatus } from '../../core/errors.ts'
+import type { Failure } from './query.ts'
+import { meaningOf, type SelectedField } from './selection.ts'
+
+/** The whole response as JSON text; `wrote`: data may have been written. */
+export type GraphqlResult = { status: number; text: string; wrote: boolean }
+
+const MAX_ROOT_FIELDS = 200
+
+/** Checked before anything else, and again after fragments are expanded. */
+export function requireFewAtRoot(keys: readonly (string | undefined)[]): void {
+  if (new Set(keys).size > MAX_ROOT_FIELDS)
+    throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`, 'query_too_complex')
+}
+
+export const responseKey = (selection: SelectionNode): string | undefined =>
+  selection.kind === Kind.FIELD ? (selection.alias ?? selection.name).value : undefined
+
+/** Whether a root field of a mutation runs triggers or other user code. */
+export function runsUserCode({ field }: SelectedField): boolean {
+  const meaning = field && meaningOf(field)
+  return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
+}
+
+export const isOutage = (error: unknown): boolean => hasStatus(error, 503)
+
+export const refused = (errors: readonly Failure[]): GraphqlResult => ({
+  status: 200,
+  text: JSON.stringify({ data: null, errors }),
+  wrote: false,
+})
+
+/** Joins PostgreSQL's JSON texts in the order of the document. */
+export function answered(
+  selected: readonly SelectedField[],
+  data: ReadonlyMap<string, string>,
+  failures: readonly Failure[],
+  wrote: boolean,
+): GraphqlResult {
+  const fields = selected.map(({ key }) => `${JSON.stringify(key)}:${data.get(key) ?? 'null'}`)
+  const errors = failures.length > 0 ? `,"errors":${JSON.stringify(failures)}` : ''
+  return { status: 200, text: `{"data":{${fields.join(',')}}${errors}}`, wrote }
+}

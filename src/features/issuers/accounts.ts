@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto'
+import { AppError } from '../../core/errors.ts'
+import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { invalidToken } from '../../identity/errors.ts'
+import { requireOwnFactor } from '../../identity/second-factor.ts'
+import { lockCaller } from '../../identity/users.ts'
+import { type ForeignIdentity, idOfForeigner, type ReadForeignToken } from './issuers.ts'
+
+export type Foreigner = Extract<Identity, { kind: 'key' }>
+
+type Account = { id: string; email: string; is_disabled: boolean }
+
+const accountOf = ({ issuer, subject }: ForeignIdentity): Sql => sql`
+  select u.id::text, coalesce(u.email, '') as email, u.disabled_at is not null as is_disabled
+  from svc.identities i join svc.users u on u.id = i.user_id where i.provider = ${issuer} and i.subject = ${subject}`
+
+/** Of two first requests at once, one makes the account. */
+const oneAtATime = ({ issuer, subject }: ForeignIdentity): Sql =>
+  sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify([issuer, subject])}, 0))`
+
+/** A new account never joins another one by its address: one that is taken is left out. */
+const provision = ({ issuer, subject, email }: ForeignIdentity): Sql => sql`
+  with made as (
+    insert into svc.users (id, email, email_verified_at)
+    select ${randomUUID()}::uuid, case when a.free then ${email} end, case when a.free then now() end
+    from (select ${email} <> '' and not exists (select from svc.users where email = ${email}) as free) a
+    where not exists (select from svc.identities where provider = ${issuer} and subject = ${subject})
+    on conflict do nothing returning id
+  )
+  insert into svc.identities (provider, subject, user_id) select ${issuer}, ${subject}, id from made
+  on conflict do nothing`
+
+/** Callers with tokens of other issuers: an identity is issuer and subject, and has an account or a UUID of its own. */
+export function createForeigners({ db, read }: { db: Db; read: ReadForeignToken }) {
+  async function accountFor(foreign: ForeignIdentity): Promise<Account | undefined> {
+    const [known] = await db.rows<Account>(SYSTEM, accountOf(foreign), { kind: 'read' })
+    if (known || !foreign.provision) return known
+    await db.run(SYSTEM, [oneAtATime(foreign), provision(foreign)])
+    const [made] = await db.rows<Account>(SYSTEM, accountOf(foreign))
+    // Its address was taken at the same moment; the next request comes without it.
+    return made
+  }
+
+  return {
+    async resolve(token: string, nowMs: number): Promise<Foreigner | undefined> {
+      const foreign = await read(token, nowMs)
+      if (!foreign) return undefined
+      const account = await accountFor(foreign)
+      if (account?.is_disabled || (!account && foreign.provision)) return undefined
+      const { issuer, subject, aal, claims, expiresAt } = foreign
+      return {
+        kind: 'key',
+        via: 'issuer',
+        keyId: JSON.stringify([issuer, subject]),
+        userId: account?.id ?? idOfForeigner(foreign),
+        email: account ? account.email : foreign.email,
+        grant: { scope: '*', tables: [], files: { read: true, write: true }, appId: null },
+        aal,
+        claims,
+        expiresAt,
+      }
+    },
+
+    /** To the account of the caller's own session; nothing else joins the two. */
+    async link(user: UserIdentity, token: string, nowMs: number): Promise<void> {
+      const foreign = await read(token, nowMs)
+      if (!foreign) throw invalidToken()
+      const { issuer, subject } = foreign
+      await db.tx(SYSTEM, async (tx) => {
+        await lockCaller(tx, user)
+        await requireOwnFactor(tx, user)
+        const linked = await tx.run(sql`
+          insert into svc.identities (provider, subject, user_id) values (${issuer}, ${subject}, ${user.id}::uuid)
+          on conflict (provider, subject) do update set user_id = excluded.user_id
+          where svc.identities.user_id = excluded.user_id`)
+        if (linked === 0) throw new AppError('conflict', 'identity is linked to another account')
+      })
+    },
+  }
+}

@@ -1,0 +1,130 @@
+import { createHash } from 'node:crypto'
+import type { JWTPayload } from 'jose'
+import { isEmail } from '../../core/contact/email-address.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
+import { IssuerKeys } from './keys.ts'
+
+export type IssuerConfig = {
+  readonly issuer: string
+  readonly audience: readonly string[]
+  readonly jwks_url: string
+  readonly algorithms: readonly string[]
+  readonly claims: Readonly<Record<string, string>>
+  readonly provision: boolean
+  /** Seconds. */
+  readonly max_token_age: number
+  readonly acr_aal2: readonly string[]
+}
+
+/** What a good token of another issuer says. */
+export type ForeignIdentity = {
+  issuer: string
+  subject: string
+  /** Empty unless the issuer says that it is verified. */
+  email: string
+  aal: 'aal1' | 'aal2'
+  /** As JSON, without what this server says of a caller. */
+  claims: string
+  /** Unix seconds. */
+  expiresAt: number
+  provision: boolean
+}
+
+const MAX_SUBJECT = 255
+const MAX_CLAIMS = 4_096
+const CLOCK_SECONDS = 5
+/** What svc.claims() has of this server. */
+const OURS = new Set(['sub', 'email', 'aal', 'org', 'metadata', 'app_metadata'])
+
+/** Undefined for a token of no configured issuer, and for one that is not good. */
+export type ReadForeignToken = (token: string, nowMs: number) => Promise<ForeignIdentity | undefined>
+
+export function createIssuers(configured: readonly IssuerConfig[], outgoing: Outgoing): ReadForeignToken {
+  const issuers = new Map(
+    configured.map((config) => [config.issuer, { config, keys: new IssuerKeys(outgoing, config) }]),
+  )
+  return async (token, nowMs) => {
+    const found = issuers.get(issuerOf(token) ?? '')
+    if (!found) return undefined
+    const { config, keys } = found
+    const { jwtVerify } = await import('jose')
+    try {
+      const { payload } = await jwtVerify(
+        token,
+        async ({ kid, alg }) => {
+          const key = await keys.find(kid, alg)
+          if (!key) throw new Error('unknown key')
+          return key
+        },
+        {
+          issuer: config.issuer,
+          audience: [...config.audience],
+          algorithms: [...config.algorithms],
+          requiredClaims: ['exp', 'iss', 'aud'],
+          clockTolerance: CLOCK_SECONDS,
+          currentDate: new Date(nowMs),
+        },
+      )
+      return identityOf(payload, config, nowMs / 1000)
+    } catch {
+      // Whatever is wrong with a stranger's token, it is no token.
+      return undefined
+    }
+  }
+}
+
+/** As the token says, before it is believed. */
+function issuerOf(token: string): string | undefined {
+  const [, payload = '', , ...more] = token.split('.')
+  if (more.length > 0) return undefined
+  try {
+    const { iss } = Object(JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'))) as { iss?: unknown }
+    return typeof iss === 'string' ? iss : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function identityOf(payload: JWTPayload, config: IssuerConfig, now: number): ForeignIdentity | undefined {
+  const { id = 'sub', email: addressClaim = 'email' } = config.claims
+  const subject = payload[id]
+  if (typeof subject !== 'string' || subject === '' || subject.length > MAX_SUBJECT || subject.includes('\0')) {
+    return undefined
+  }
+  const expiresAt = Math.min(payload.exp ?? 0, (payload.iat ?? now) + config.max_token_age)
+  if (expiresAt <= now) return undefined
+  const address = payload[addressClaim]
+  const isVerified = payload['email_verified'] === true && typeof address === 'string' && isEmail(address)
+  return {
+    issuer: config.issuer,
+    subject,
+    email: isVerified ? address.toLowerCase() : '',
+    aal: config.acr_aal2.includes(String(payload['acr'] ?? '')) ? 'aal2' : 'aal1',
+    claims: claimsOf(payload, config),
+    expiresAt,
+    provision: config.provision,
+  }
+}
+
+/** `role` is where the operator says, and data like the rest: it chooses no role of the database. */
+function claimsOf(payload: JWTPayload, { claims: { role } }: IssuerConfig): string {
+  const given = role === undefined ? payload : { ...payload, role: payload[role] }
+  const kept = Object.fromEntries(Object.entries(given).filter(([name]) => !OURS.has(name)))
+  const text = JSON.stringify(kept)
+  const { iss, aud } = payload
+  return Buffer.byteLength(text) <= MAX_CLAIMS && !text.includes('\\u0000') ? text : JSON.stringify({ iss, aud })
+}
+
+/** The namespace of URLs, RFC 9562, 6.6. */
+const URL_NAMESPACE = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex')
+
+/** The id of a person without an account here: a UUID, version 5, of issuer and subject. */
+export function idOfForeigner({ issuer, subject }: Pick<ForeignIdentity, 'issuer' | 'subject'>): string {
+  const hash = createHash('sha1')
+    .update(URL_NAMESPACE)
+    .update(JSON.stringify([issuer, subject]))
+    .digest()
+  hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x50
+  hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80
+  return hash.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
+}
