@@ -24,14 +24,14 @@ import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
 
+/** A refusal; what failed on our side may have happened. */
+const hasNoEffect = (error: unknown): boolean => error instanceof AppError && error.status < 500 && error.status !== 408
+
 /** Loaded only when it is configured. */
 const telemetryOf = async (config: Config, metrics: Metrics): Promise<Telemetry | undefined> => {
   const endpoint = config.telemetry.otlp_endpoint || process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
   return endpoint ? (await import('./app/telemetry/telemetry.ts')).startTelemetry(endpoint, metrics) : undefined
 }
-
-/** A refusal; what failed on our side may have happened. */
-const hasNoEffect = (error: unknown): boolean => error instanceof AppError && error.status < 500 && error.status !== 408
 
 /** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
