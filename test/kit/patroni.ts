@@ -7,7 +7,17 @@ import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 
 const PACKAGES = [
-  ...['patroni', 'etcd-server', 'haproxy', 'liblua5.3-0', 'python3-psycopg2', 'python3-click', 'python3-prettytable'],
+  ...[
+    'patroni',
+    'etcd-server',
+    'haproxy',
+    'liblua5.3-0',
+    'libopentracing-c-wrapper0',
+    'libopentracing1',
+    'python3-psycopg2',
+    'python3-click',
+    'python3-prettytable',
+  ],
   ...['python3-dateutil', 'python3-urllib3', 'python3-yaml', 'python3-six', 'python3-wcwidth', 'python3-etcd'],
   ...['python3-psutil', 'python3-dnspython', 'python3-cdiff'],
 ]
