@@ -11,7 +11,7 @@ const MOST_SEGMENT_BYTES = 2 ** 30
 const TABLESPACE = /^tablespace-(\d{1,10})$/
 
 /** Where the files of an object lie in the cluster. */
-export function folderOf(object: string): string {
+function folderOf(object: string): string {
   const oid = TABLESPACE.exec(object)?.[1]
   return oid === undefined ? '' : `pg_tblspc/${oid}/`
 }
