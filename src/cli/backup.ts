@@ -145,11 +145,11 @@ async function rootSecretOf(config: Config, db: Db): Promise<string> {
 }
 
 /** The root secret as far as it is known without a database. */
-export const knownRootSecret = (config: Config): string | undefined =>
+const knownRootSecret = (config: Config): string | undefined =>
   config.auth.jwt_secret || (config.database.url === '' ? rootSecretFile(config.data_dir).read() : undefined)
 
 /** For commands that read a target and need no database. */
-export async function withTarget<T>(
+async function withTarget<T>(
   context: Context,
   config: Config,
   work: (target: BackupTarget, seals: Seals) => Promise<T>,

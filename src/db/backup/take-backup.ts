@@ -40,7 +40,9 @@ export async function takeBackup(options: TakeBackup): Promise<BackupDetails> {
     if (rows[0]?.locked !== 't') throw new BackupRefused('a backup of this database is under way')
     const facts = await factsOf(client)
     if (!facts.mayReplicate)
-      throw new BackupRefused(`the role ${facts.user} has no REPLICATION: alter role ... replication`)
+      throw new BackupRefused(
+        `the role ${facts.user} may not replicate, so the database cannot be backed up: alter role "${facts.user}" replication`,
+      )
     const run = new Run(options, facts)
     await run.begin()
     try {

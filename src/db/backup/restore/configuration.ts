@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const CONF = `# Written by svc restore. The configuration of the copied cluster was not taken over.
@@ -8,6 +8,9 @@ timezone = 'UTC'
 log_timezone = 'UTC'
 default_text_search_config = 'pg_catalog.english'
 `
+
+/** Tablespaces are folders here; PostgreSQL recovers no cluster that has such unless it is said. */
+const IN_PLACE = 'allow_in_place_tablespaces = on\n'
 
 /** The socket's folder is ours alone (0700); nothing listens on the network. */
 const HBA = 'local all all trust\nlocal replication all trust\n'
@@ -24,7 +27,8 @@ const FOLDERS = [
 export function configureCluster(clusterDir: string): void {
   for (const folder of FOLDERS) mkdirSync(join(clusterDir, folder), { recursive: true, mode: 0o700 })
   const write = (name: string, text: string): void => writeFileSync(join(clusterDir, name), text, { mode: 0o600 })
-  write('postgresql.conf', CONF)
+  const hasTablespaces = readdirSync(join(clusterDir, 'pg_tblspc')).length > 0
+  write('postgresql.conf', hasTablespaces ? `${CONF}${IN_PLACE}` : CONF)
   write('postgresql.auto.conf', '')
   write('pg_hba.conf', process.platform === 'win32' ? HBA_TCP : HBA)
   write('pg_ident.conf', '')

@@ -2,7 +2,7 @@ import type { BackupTarget } from '../target/target.ts'
 import { type BackupDetails, listBackups } from './records.ts'
 import { SealError, type Seals } from './seal.ts'
 
-/** The newest good backup that fits, or the one of this id. */
+/** The newest good backup that fits, or the one of this id, looked up in the list: an id is never made into a path. */
 export async function chooseBackup(
   target: BackupTarget,
   seals: Seals,
