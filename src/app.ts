@@ -13,9 +13,10 @@ import { createOps } from './app/ops.ts'
 import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
+import type { Telemetry } from './app/telemetry/telemetry.ts'
 import type { Config } from './config/config.ts'
 import { AppError } from './core/errors.ts'
-import { createMetrics } from './core/metrics.ts'
+import { createMetrics, type Metrics } from './core/metrics.ts'
 import { countWarnings, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
 import { auditedEffect } from './db/audit.ts'
@@ -25,6 +26,12 @@ import { createHttpServer } from './http/server.ts'
 
 /** A refusal; what failed on our side may have happened. */
 const hasNoEffect = (error: unknown): boolean => error instanceof AppError && error.status < 500 && error.status !== 408
+
+/** Loaded only when it is configured. */
+const telemetryOf = async (config: Config, metrics: Metrics): Promise<Telemetry | undefined> => {
+  const endpoint = config.telemetry.otlp_endpoint || process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  return endpoint ? (await import('./app/telemetry/telemetry.ts')).startTelemetry(endpoint, metrics) : undefined
+}
 
 /** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
@@ -56,6 +63,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
 
+    const telemetry = await telemetryOf(config, metrics)
+    if (telemetry) lifecycle.own(telemetry)
     const { db, changeLog } = platform
     const cleanups = cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
     await events.jobs.work(jobTypesOf(features, cleanups))
@@ -66,6 +75,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      tracer: telemetry?.tracer,
       wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       isUnlocked: identity.admin.isUnlocked,

@@ -17,6 +17,8 @@ import { sql } from '../db/sql.ts'
 import type { Feature } from '../http/feature.ts'
 import type { Platform } from './platform.ts'
 
+/** A start waits for the archive to catch up, because writes are not safe before. */
+const START_MS = 30_000
 const LOOK_FOR_BLOBS_MS = 3_000
 const DISK_FLUSH_MS = 1_000
 const S3_FLUSH_MS = 5_000
@@ -32,7 +34,7 @@ type Deps = {
 }
 
 /** The continuous archive of `backup.continuous`: the log, and the bytes of uploads. */
-export class Archive implements Feature {
+export class ContinuousArchive implements Feature {
   readonly #deps: Deps
   readonly #archiver: Archiver
   readonly #copies: BlobCopies
@@ -101,7 +103,7 @@ export class Archive implements Feature {
     const { config, platform } = this.#deps
     if (this.#isSync && isS3Url(config.backup.to)) await this.#measure()
     this.#archiver.start()
-    if (this.#isSync) await this.#archiver.settled(this.#timeoutMs)
+    if (this.#isSync) await this.#archiver.settled(Math.max(this.#timeoutMs, START_MS))
     this.#blobLoop = new Loop({
       step: () => this.#copyBlobs(),
       everyMs: LOOK_FOR_BLOBS_MS,
@@ -132,6 +134,9 @@ export class Archive implements Feature {
     const { mode, error, isMine } = this.#archiver.state()
     return [
       ...this.#warnings,
+      ...(this.#isSync && isMine && mode === 'async'
+        ? ['the archive has not caught up yet, and writes do not wait for it']
+        : []),
       ...(mode === 'degraded'
         ? [`the archive is behind, and writes do not wait for it: ${error ?? 'the target does not answer'}`]
         : []),

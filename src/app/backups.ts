@@ -11,7 +11,7 @@ import { createBackups } from '../features/backups/routes.ts'
 import type { Jobs } from '../features/jobs/routes.ts'
 import { timesOf } from '../features/jobs/scheduler.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
-import { Archive } from './archive.ts'
+import { ContinuousArchive } from './archive.ts'
 import { blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from './backup-settings.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
@@ -71,7 +71,7 @@ export async function createBackupGroup(
   })
   const archive =
     target && config.backup.continuous !== ''
-      ? new Archive({
+      ? new ContinuousArchive({
           config,
           platform,
           target,

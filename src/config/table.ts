@@ -458,6 +458,12 @@ export const table = {
     ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
+  telemetry: {
+    otlp_endpoint: url(
+      'http',
+      'OTLP/HTTP collector for traces and metrics; empty = OTEL_EXPORTER_OTLP_ENDPOINT, or none',
+    ),
+  },
   metrics: {
     enabled: bool(true, 'false: /metrics answers 404'),
     auth_token: str('', 'bearer accepted at /metrics besides the admin token'),

@@ -277,9 +277,10 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function report(
-    { method, pattern, target, startedAt, ip, requestId, who, sentBytes }: RequestRecord,
+    { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace }: RequestRecord,
     status: number,
   ): void {
+    trace?.end(status)
     const info = {
       method,
       route: pattern,
@@ -368,20 +369,14 @@ export function createHttpServer(deps: Deps): HttpServer {
 /** The part of an exchange that is reported when the request ends. */
 type RequestRecord = Pick<
   Exchange,
-  'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'
+  'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes' | 'trace'
 >
 
 /** A copy without the request and the response, which would stay in memory as long as an upgraded connection lives. */
-const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): RequestRecord => ({
-  method,
-  pattern,
-  target,
-  startedAt,
-  ip,
-  requestId,
-  who,
-  sentBytes,
-})
+const recordOf = (exchange: Exchange): RequestRecord => {
+  const { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace } = exchange
+  return { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace }
+}
 
 /** Node uses the first Host header; a proxy in front may use the other (RFC 9112 §3.2). */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {

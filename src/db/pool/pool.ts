@@ -339,10 +339,10 @@ class PostgresPool implements Pool {
           else reject(failureFor(who, error))
         })
       })
-    if (options.row === undefined) return countDbWait(fly())
+    if (options.row === undefined) return countDbWait(fly(), statements)
     // PostgreSQL lets no two writes at one row anyway; but what waits there holds a connection.
     const patience = { signal: options.signal, timeoutMs: LOCK_TIMEOUT_MS, onTimeout: lockedOut }
-    return countDbWait(this.#rowLocks.run(options.row, fly, patience))
+    return countDbWait(this.#rowLocks.run(options.row, fly, patience), statements)
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {

@@ -28,7 +28,7 @@ export function lsnOfHeader(text: string | undefined, timeline: number): Lsn | u
 }
 
 /** Who a caller is to the memory of writers; undefined for those whose writes concern every reader. */
-export function writerKey(who: Identity): string | undefined {
+function writerKey(who: Identity): string | undefined {
   if (who.kind === 'user' || who.kind === 'mfa') return who.id
   if (who.kind === 'key') return who.userId ?? who.keyId
   return undefined

@@ -7,7 +7,7 @@ import { destroy, openConnection } from '../protocol/driver.ts'
 import { hostNames } from '../protocol/hosts.ts'
 
 /** A replica that is behind for longer is passed by. */
-export const MAX_BEHIND_MS = 50
+const MAX_BEHIND_MS = 50
 /** One that answers nothing for so long is given up; its flights are flown on the primary. */
 const SILENT_MS = 5_000
 const LOOK_AGAIN_MS = 250

@@ -34,7 +34,7 @@ const archived = async () => {
       )
       assert.deepEqual(rows, [[true]])
     },
-    { seconds: 60 },
+    { seconds: 240 },
   )
 }
 
@@ -47,7 +47,7 @@ test('a new archive takes its base backup by itself', async () => {
         ['good'],
       )
     },
-    { seconds: 60 },
+    { seconds: 240 },
   )
 })
 
@@ -67,8 +67,8 @@ test('what came after it is there: to the end, to a moment, to before a request;
   await query(server, 'drop table public.notes')
   await archived()
   // Its index is written a moment later.
-  await eventually(() => assert.ok(readdirSync(join(to, 'index'), { recursive: true }).length >= 2), { seconds: 60 })
-  await eventually(() => assert.equal(readdirSync(join(to, 'blobs')).length, 1), { seconds: 60 })
+  await eventually(() => assert.ok(readdirSync(join(to, 'index'), { recursive: true }).length >= 2), { seconds: 240 })
+  await eventually(() => assert.equal(readdirSync(join(to, 'blobs')).length, 1), { seconds: 240 })
 
   const end = await restoreTo('end')
   assert.deepEqual(await query(end.server, `select to_regclass('public.notes')::text`), [[null]])
@@ -118,7 +118,7 @@ test('several transactions of one request are listed instead of chosen from', as
       assert.match(ran.err, /several/)
       return ran
     },
-    { seconds: 60 },
+    { seconds: 240 },
   )
   assert.match(restored.err, /^several transactions belong to the request: transaction \d+ at .*, transaction \d+ at /)
 })

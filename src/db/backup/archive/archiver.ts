@@ -155,6 +155,8 @@ class Run {
   /** When the oldest byte that is not durable arrived. */
   #pendingSince = 0
   #serverEnd = 0n
+  /** Up to where the log has arrived. */
+  #received: bigint
   #flushing: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #watch: NodeJS.Timeout | undefined
@@ -171,6 +173,7 @@ class Run {
     this.#options = options
     this.#client = client
     this.#slot = slot
+    this.#received = parseLsn(slot.from)
     const { archive, segment_size: segmentSize } = slot.record
     const { target, seals } = options
     this.#writer = new WalWriter({ target, seals, archive, segmentSize, from: parseLsn(slot.from) })
@@ -229,8 +232,10 @@ class Run {
   }
 
   #take(at: bigint, bytes: Buffer): void {
-    const expected = this.#writer.position + BigInt(this.#pendingBytes + this.#inFlight)
-    if (at !== expected) throw new Error(`the log goes on at ${formatLsn(at)} instead of ${formatLsn(expected)}`)
+    if (at !== this.#received) {
+      throw new Error(`the log goes on at ${formatLsn(at)} instead of ${formatLsn(this.#received)}`)
+    }
+    this.#received += BigInt(bytes.length)
     if (this.#pendingBytes === 0 && !this.#flushing) this.#pendingSince = Date.now()
     this.#pending.push(bytes)
     this.#pendingBytes += bytes.length

@@ -86,7 +86,7 @@ export async function currentArchive(client: pg.Client): Promise<string | null> 
 
 const NAMES = 'synchronous_standby_names'
 
-export async function standbyNames(client: pg.Client): Promise<string> {
+async function standbyNames(client: pg.Client): Promise<string> {
   const { rows } = await client.query<Record<typeof NAMES, string>>(`show ${NAMES}`)
   return rows[0]?.[NAMES] ?? ''
 }

@@ -6,7 +6,7 @@ import type { BackupTarget } from '../target/target.ts'
 import type { RecoveryTarget } from './configuration.ts'
 
 /** Why a moment cannot be restored; the message is for the operator. */
-export class NoSuchMoment extends Error {}
+class NoSuchMoment extends Error {}
 
 export type RestorePoint = { backup: BackupDetails; recovery: RecoveryTarget }
 

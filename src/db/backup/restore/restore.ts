@@ -22,7 +22,7 @@ import { type Reached, recoverCluster } from './recover.ts'
 import { checkArchive, unpackArchive } from './wal.ts'
 
 /** Why a restore is refused; the directory is as it was. */
-export class RestoreRefused extends Error {}
+class RestoreRefused extends Error {}
 
 export type RestoreOptions = {
   target: BackupTarget
@@ -123,7 +123,7 @@ function requireEmpty(dataDir: string): boolean {
   return false
 }
 
-export function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
+function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
   const binaries = findBinaries(binDir, accountFor(join(dataDir, 'postgres')))
   if (binaries.major === major) return
   throw new RestoreRefused(

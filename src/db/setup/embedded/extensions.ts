@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { SystemAccount } from './account.ts'
 
@@ -50,12 +50,6 @@ export function keepExtension(dir: string, { name, scripts, libraries }: Extensi
     for (const folder of folders) chmodSync(folder, 0o555)
   }
 }
-
-/** What was added, by name. */
-export const keptExtensions = (dir: string): string[] =>
-  existsSync(join(dir, 'extension'))
-    ? readdirSync(join(dir, 'extension')).flatMap((file) => /^(.+)\.control$/.exec(file)?.[1] ?? [])
-    : []
 
 function put(folder: string, file: string, bytes: Buffer, mode: number): void {
   const draft = join(folder, `.${randomBytes(6).toString('hex')}`)

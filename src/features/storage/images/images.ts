@@ -42,6 +42,7 @@ export class ImageTransforms {
   /** Where those that were wanted lately are; one that has left meanwhile is looked for again. */
   readonly #recent = new LRUCache<string, q.KeptImage>({ max: 10_000 })
   #waiting = 0
+  #isStopped = false
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -97,9 +98,10 @@ export class ImageTransforms {
     const source = await blobs.read(blobId, { start: 0, end: size - 1 })
     if (!source) throw new AppError('file_not_found', 'file not found')
     const worker = this.#workers.pop() ?? new ImageWorker(library)
-    const made = await worker
-      .run({ ...wanted, kind, bytes: size }, source.stream())
-      .finally(() => this.#workers.push(worker))
+    const made = await worker.run({ ...wanted, kind, bytes: size }, source.stream()).finally(() => {
+      if (this.#isStopped) worker.stop()
+      else this.#workers.push(worker)
+    })
     const blob = await blobs.receive(Readable.from([made.data], { objectMode: false }))
     const image = { ...blob, contentType: TYPES[made.format] ?? 'application/octet-stream' }
     const me = onBehalfOf(who)
@@ -127,6 +129,7 @@ export class ImageTransforms {
   }
 
   stop(): void {
+    this.#isStopped = true
     for (const worker of this.#workers) worker.stop()
   }
 }

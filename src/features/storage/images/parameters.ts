@@ -29,7 +29,7 @@ export const ANY_TRANSFORM = 'transform=true'
 
 type Query = Readonly<Record<string, string | undefined>>
 
-export const MAX_SIDE = 4_096
+const MAX_SIDE = 4_096
 
 /** The parameters of a query as one text: what a signature covers, and a form of the URL. Empty if it has none. */
 export function canonical(query: Query): string {

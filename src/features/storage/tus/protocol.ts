@@ -2,7 +2,7 @@ import { AppError, badRequest } from '../../../core/errors.ts'
 
 // TUS 1.0.0, https://tus.io/protocols/resumable-upload.
 
-export const TUS_VERSION = '1.0.0'
+const TUS_VERSION = '1.0.0'
 export const OFFSET_TYPE = 'application/offset+octet-stream'
 const ALGORITHMS: ReadonlySet<string> = new Set(['sha1', 'sha256', 'md5'])
 
