@@ -23,6 +23,7 @@ const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
   config: {
     'push.enabled': true,
+    'agents.admin': true,
     'auth.oauth_provider.enabled': true,
     'ai.embedding_provider': 'hash',
     'agents.admin': true,
@@ -251,10 +252,15 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/secrets/signing-key', 'POST /api/admin/secrets/signing-key', {}],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
+  const machine = (await api.app.issueAdminToken()) ?? ''
+  const host = `localhost:${new URL(api.url).port}`
+  const ping = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })
+  const operator = () => post(`${api.url}/api/admin/mcp`, ping, { host, authorization: `Bearer ${machine}` })
   const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })
   return {
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
+    'POST /api/admin/mcp': operator,
     'POST /api/admin/auth/logout': () => api.call('POST /api/admin/auth/logout', { as: leaver }),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
     'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),

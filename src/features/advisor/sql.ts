@@ -13,7 +13,7 @@ const leads = (
 ): Sql => sql`exists (select from pg_index i where i.indrelid = c.oid and i.indisvalid and i.indpred is null
   and (i.indkey::int2[])[0:cardinality(${columns}) - 1] @> ${columns} and (i.indkey::int2[])[0:cardinality(${columns}) - 1] <@ ${columns})`
 
-export type AdviceRow = { kind: string; table: string; what: string; sql: string }
+type AdviceRow = { kind: string; table: string; what: string; sql: string }
 
 /** Of two indexes that are the same, the one that serves no constraint goes; the younger one, if neither does. */
 const doubleIndexes = sql`
