@@ -1,12 +1,14 @@
 /**
  * npm run bench files
  * Downloads through the server against `createReadStream().pipe(response)` of the very same files, in turns: one large
- * file, and many of one megabyte. And what a large file costs in memory on its way in and out.
+ * file, and many of one megabyte. And what a large file costs in memory on its way in and out. Images in sizes that are new,
+ * against `sharp` alone on the same picture; and one that is kept, against the download of a file of its size.
  */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { closeSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
+import sharp from 'sharp'
 import { startPostgres } from './kit/postgres.ts'
 import { type Stage, startBareScript, startBuilt } from './kit/processes.ts'
 import { median } from './kit/report.ts'
@@ -127,6 +129,66 @@ async function compare(title: string, pass: (side: Side) => Pass | Promise<Pass>
 await compare('download of 1 GB', large)
 if (hasWrk()) await compare(`downloads of 1 MB, ${CONNECTIONS} at a time`, many)
 else console.log('downloads of 1 MB are measured with wrk, which is not installed')
+
+const SIZES_PER_ROUND = 12
+const noise = { width: 4_000, height: 3_000, channels: 3, noise: { type: 'gaussian', mean: 128, sigma: 30 } } as const
+const photo = await sharp({ create: { ...noise, background: '#000' } })
+  .jpeg()
+  .toBuffer()
+const at = (path: string): string => `http://127.0.0.1:${server.port}${path}`
+const signedIn = await fetch(at('/api/admin/auth'), {
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ password: 'bench' }),
+})
+const { token } = (await signedIn.json()) as { token: string }
+const headers = { authorization: `Bearer ${token}` }
+await fetch(at('/api/admin/storage/buckets'), {
+  method: 'POST',
+  headers: { ...headers, 'content-type': 'application/json' },
+  body: JSON.stringify({ name: 'pictures', access: 'private' }),
+})
+await fetch(at('/api/storage/pictures/photo.jpg'), { method: 'PUT', headers, body: new Uint8Array(photo) })
+
+/** Images a second, one at a time, each in a width that was never made. */
+let nextWidth = 300
+const made = async (side: Side): Promise<number> => {
+  const begun = performance.now()
+  for (let i = 0; i < SIZES_PER_ROUND; i++) {
+    const width = nextWidth++
+    if (side === 'bare') await sharp(photo).autoOrient().resize({ width }).jpeg({ quality: 80 }).toBuffer()
+    else await (await fetch(at(`/api/storage/pictures/photo.jpg?width=${width}`), { headers })).arrayBuffer()
+  }
+  return (SIZES_PER_ROUND * 1_000) / (performance.now() - begun)
+}
+const imageRatios: number[] = []
+for (let round = 0; round < ROUNDS; round++) {
+  const bareSpeed = await made('bare')
+  const ours = await made('server')
+  imageRatios.push(ours / bareSpeed)
+  console.log(`images, round ${round + 1}: sharp alone ${bareSpeed.toFixed(1)}/s, server ${ours.toFixed(1)}/s`)
+}
+const imageRatio = median(imageRatios)
+console.log(`images: ${imageRatio.toFixed(2)} of sharp alone (bar 0.80)${imageRatio >= 0.8 ? ' ok' : ' BELOW'}`)
+
+if (hasWrk()) {
+  const kept = '/api/storage/pictures/photo.jpg?width=300'
+  const bytes = Buffer.from(await (await fetch(at(kept), { headers })).arrayBuffer())
+  await fetch(at('/api/storage/pictures/same.jpg'), { method: 'PUT', headers, body: new Uint8Array(bytes) })
+  const rate = async (path: string): Promise<number> => {
+    const requests = [{ method: 'GET', path, token }]
+    return (await wrk({ port: server.port, requests, connections: CONNECTIONS, seconds: SECONDS })).rps
+  }
+  const keptRatios: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const plain = await rate('/api/storage/pictures/same.jpg')
+    keptRatios.push((await rate(kept)) / plain)
+  }
+  const keptRatio = median(keptRatios)
+  console.log(
+    `kept images: ${keptRatio.toFixed(2)} of a plain download (bar 0.90)${keptRatio >= 0.9 ? ' ok' : ' BELOW'}`,
+  )
+}
 
 await server.stop()
 await bare.stop()

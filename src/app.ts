@@ -13,9 +13,10 @@ import { createOps } from './app/ops.ts'
 import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
+import type { Telemetry } from './app/telemetry/telemetry.ts'
 import type { Config } from './config/config.ts'
 import { AppError } from './core/errors.ts'
-import { createMetrics } from './core/metrics.ts'
+import { createMetrics, type Metrics } from './core/metrics.ts'
 import { countWarnings, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
 import { auditedEffect } from './db/audit.ts'
@@ -25,6 +26,12 @@ import { createHttpServer } from './http/server.ts'
 
 /** A refusal; what failed on our side may have happened. */
 const hasNoEffect = (error: unknown): boolean => error instanceof AppError && error.status < 500 && error.status !== 408
+
+/** Loaded only when it is configured. */
+const telemetryOf = async (config: Config, metrics: Metrics): Promise<Telemetry | undefined> => {
+  const endpoint = config.telemetry.otlp_endpoint || process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  return endpoint ? (await import('./app/telemetry/telemetry.ts')).startTelemetry(endpoint, metrics) : undefined
+}
 
 /** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
@@ -39,15 +46,15 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const identity = await createIdentity(config, platform, messages, lifecycle, {
       logEntries,
       askAllWorkers,
-      moreWarnings: () => backups.backups.warnings(),
+      moreWarnings: () => backups.warnings(),
     })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
     const data = await createData(config, platform, identity, {
       liveStream: (call, list) => events.liveStream(call, list),
     })
     const events = createEvents(config, platform, identity, lifecycle, data)
-    const files = createFiles(config, platform, identity)
-    const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
+    const files = createFiles(config, platform, identity, (blob) => backups.mirror(blob))
+    const backups = await createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
     const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
@@ -56,6 +63,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
 
+    const telemetry = await telemetryOf(config, metrics)
+    if (telemetry) lifecycle.own(telemetry)
     const { db, changeLog } = platform
     const cleanups = cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
     await events.jobs.work(jobTypesOf(features, cleanups))
@@ -66,6 +75,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      tracer: telemetry?.tracer,
       wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       isUnlocked: identity.admin.isUnlocked,
@@ -88,7 +98,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       endAdminToken: (token) => identity.admin.tokens.end(token),
       describe: async () => ({
         ...(await capabilitiesOf(platform.db)),
-        warnings: [...platform.warnings(), ...backups.backups.warnings()],
+        warnings: [...platform.warnings(), ...backups.warnings()],
       }),
       cleanups,
       close: () => lifecycle.stop(),

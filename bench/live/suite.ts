@@ -85,13 +85,13 @@ async function concerned(people: readonly User[]): Promise<void> {
   const refused = (await Promise.all(sent)).filter(({ status }) => status !== 201).length
   await sleep(3_000)
   const { diffs, changes, p50, p99, max } = await lists.report()
-  const told = `${changes}/${sent.length * PER_TEAM}`
+  const delivered = `${changes}/${sent.length * PER_TEAM}`
   show('concerned', {
     lists: people.length,
     'writes/s': WRITES_PER_SECOND,
     refused,
     diffs,
-    changes: told,
+    changes: delivered,
     p50,
     p99,
     bar: 1_000,

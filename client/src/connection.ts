@@ -13,7 +13,7 @@ export type Heard = Partial<Reply> & { type: string; ref?: number }
 export type Part = {
   /** Whether it has anything to hear. */
   isNeeded(): boolean
-  /** The server knows the caller: all that should be heard is asked for again. */
+  /** The server knows the caller: everything is subscribed to again. */
   onReady(): void
   onMessage(message: Heard): void
   /** There will be nothing to hear. */

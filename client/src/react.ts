@@ -69,7 +69,7 @@ class Entry {
   readonly #drop: () => void
   readonly #listeners = new Set<() => void>()
   #isStale = false
-  /** It is told what is there, so that what was read before does not count. */
+  /** What is there comes by itself, so that what was read before does not count. */
   #isShown = false
   #stop: (() => void) | undefined
   #dropping: ReturnType<typeof setTimeout> | undefined

@@ -45,7 +45,7 @@ export async function runTests({ root, log, words, faultRounds, long }: Run): Pr
     // The environment of the tests. One cluster of each kind serves the whole run.
     Object.assign(process.env, extensions, { TMPDIR: scratch, SVC_TEST_CODE: code, FAULT_ROUNDS: String(faultRounds) })
     if (![...batches.keys()].every((name) => name === PURE)) {
-      const [main, pg] = await Promise.all([bundleServer(root, build), start('pg')])
+      const [main, pg] = await Promise.all([bundleServer(root, build), start('pg', process.env['SVC_TEST_PG_BIN'])])
       Object.assign(process.env, { SVC_TEST_MAIN: main, SVC_TEST_PG: pg })
     }
     const binDir = extensions['SVC_TEST_PG_BIN_EXT']

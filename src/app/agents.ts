@@ -5,6 +5,7 @@ import { DryRuns } from '../db/history/dry-run.ts'
 import { createAdvisor } from '../features/advisor/routes.ts'
 import { Confirmations } from '../features/agents/confirm.ts'
 import { GuardedWrites } from '../features/agents/guarded-write.ts'
+import { llmsRoute } from '../features/agents/llms.ts'
 import { Marks } from '../features/agents/marks.ts'
 import { operatorRoute } from '../features/agents/operator/routes.ts'
 import { OperatorTools } from '../features/agents/operator/tools.ts'
@@ -63,6 +64,15 @@ export async function createAgentsGroup(
     appName: config.server.app_name,
     version,
   })
-  const operators = { routes: [operatorRoute({ tools: operator, isEnabled: config.agents.admin, publicBaseUrl })] }
+  const llms = llmsRoute({
+    schema,
+    appName: config.server.app_name,
+    publicBaseUrl,
+    hasAgents: config.agents.enabled,
+    visitorsSeeSchema: config.api.anonymous !== 'none',
+  })
+  const operators = {
+    routes: [operatorRoute({ tools: operator, isEnabled: config.agents.admin, publicBaseUrl }), llms],
+  }
   return { features: [agents, advisor, operators] }
 }

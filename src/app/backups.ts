@@ -1,11 +1,17 @@
 import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
+import { SYSTEM } from '../core/identity.ts'
+import { currentArchive } from '../db/backup/archive/slot.ts'
+import type { BlobRow } from '../db/backup/stored/files.ts'
 import { takeBackup } from '../db/backup/take-backup.ts'
 import { verifyBackup } from '../db/backup/verify.ts'
+import { openConnection } from '../db/protocol/driver.ts'
+import { sql } from '../db/sql.ts'
 import { createBackups } from '../features/backups/routes.ts'
 import type { Jobs } from '../features/jobs/routes.ts'
 import { timesOf } from '../features/jobs/scheduler.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
+import { ContinuousArchive } from './archive.ts'
 import { blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from './backup-settings.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
@@ -14,12 +20,13 @@ const DAY = 86_400
 const HOUR = 3600
 
 /** Backups by the server: routes, jobs and schedules. */
-export function createBackupGroup(
+export async function createBackupGroup(
   config: Config,
-  { db, observe, metrics, isDrill, directUrl }: Platform,
+  platform: Platform,
   { rootSecret }: IdentityGroup,
   { jobs, store }: { jobs: Jobs; store: Store },
 ) {
+  const { db, observe, metrics, isDrill, directUrl } = platform
   const { to, schedule, verify, keep } = config.backup
   const isOn = to !== '' && !isDrill
   if (isOn) requireSafeTarget(config, to)
@@ -34,7 +41,7 @@ export function createBackupGroup(
       target,
       seals,
       keep,
-      take: ({ copiesRemoteFiles, ...more }) =>
+      take: async ({ copiesRemoteFiles, ...more }) =>
         takeBackup({
           url: directUrl(),
           target,
@@ -42,7 +49,7 @@ export function createBackupGroup(
           blobs: blobSourceOf(config, store),
           copiesRemoteFiles,
           rootSecret,
-          archive: null,
+          archive: await archiveOf(directUrl()),
           ...more,
         }),
       verify: (backup, { signal, log }) =>
@@ -62,7 +69,29 @@ export function createBackupGroup(
     wakeJobs: jobs.wake,
     keepSchedule: jobs.keepSchedule,
   })
-  return { backups, features: [backups] }
+  const archive =
+    target && config.backup.continuous !== ''
+      ? new ContinuousArchive({
+          config,
+          platform,
+          target,
+          seals,
+          blobs: blobSourceOf(config, store),
+          queueBackup: async () => {
+            await db.run(
+              SYSTEM,
+              jobs.queueEach('backup', sql`select gen_random_uuid() as id, '{}'::jsonb as payload`, 3),
+            )
+            jobs.wake()
+          },
+        })
+      : undefined
+  await archive?.check()
+  return {
+    warnings: () => [...backups.warnings(), ...(archive?.warnings() ?? [])],
+    mirror: (blob: BlobRow) => archive?.mirror(blob),
+    features: [...(archive ? [archive] : []), backups],
+  }
 }
 
 /**
@@ -79,5 +108,15 @@ export function keptBlobSeconds({ backup }: Config, isDrill: boolean): number {
     return second ? Math.max(HOUR, (second.getTime() - first.getTime()) / 1000) : DAY
   } catch (error) {
     throw new Error(`invalid value for backup.schedule: ${reasonOf(error)}`)
+  }
+}
+
+/** The archive that goes on from a backup which is taken now. */
+export async function archiveOf(url: string): Promise<string | null> {
+  const client = await openConnection({ url })
+  try {
+    return await currentArchive(client)
+  } finally {
+    await client.end().catch(() => {})
   }
 }

@@ -1,7 +1,8 @@
 import type { Config } from '../config/config.ts'
 import { createSites } from '../features/sites/routes.ts'
 import { addBlob } from '../features/storage/blobs/sql.ts'
-import { isObjectName } from '../features/storage/names.ts'
+import type { Blob } from '../features/storage/blobs/store.ts'
+import { isObjectName } from '../features/storage/objects/names.ts'
 import { createStorage } from '../features/storage/storage.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
 import { keptBlobSeconds } from './backups.ts'
@@ -10,7 +11,12 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** File features: buckets and hosted sites. */
-export function createFiles(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
+export function createFiles(
+  config: Config,
+  platform: Platform,
+  { keyFor, identify }: IdentityGroup,
+  mirror: (blob: Blob) => Promise<void> | undefined,
+) {
   const { db, queue, observe, gateways, limiter, publicUrl, changeLog, logKey, isDrill } = platform
   const { cdn } = config.storage
   const purgeAll = config.rate_limit.cdn_purge_all
@@ -20,6 +26,7 @@ export function createFiles(config: Config, platform: Platform, { keyFor, identi
     observe,
     outgoing: gateways,
     config: isDrill ? { ...config.storage, cdn: { ...cdn, provider: '' } } : config.storage,
+    mirror,
     keepSeconds: keptBlobSeconds(config, isDrill),
     wrapStore: isDrill ? keepingStore : undefined,
     identify,

@@ -11,6 +11,10 @@ export const serverConfig = (config: Config): HttpServerConfig => ({
   shutdownTimeoutSeconds: config.server.shutdown_timeout,
   rateLimits: config.rate_limit,
   anonymous: config.api.anonymous,
+  tls:
+    config.server.tls_cert_file === ''
+      ? undefined
+      : { certFile: config.server.tls_cert_file, keyFile: config.server.tls_key_file },
   // Longer than an upload, so that a slow upload gets the storage feature's error instead of the parser's.
   timeouts: { headersMs: 60_000, requestMs: Math.max(300, config.storage.upload_timeout + 15) * 1000 },
 })

@@ -1,4 +1,5 @@
 import { backupPassphrase, blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from '../app/backup-settings.ts'
+import { archiveOf } from '../app/backups.ts'
 import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { auditStatement } from '../db/audit.ts'
@@ -40,7 +41,7 @@ export async function backup(context: Context): Promise<number> {
           blobs: blobSourceOf(config, store),
           copiesRemoteFiles: context.flag('files') === true,
           rootSecret,
-          archive: null,
+          archive: await archiveOf(url),
           onProgress: progress.show,
         })
         await db.run(SYSTEM, auditStatement({ ...OPERATOR, action: 'backup.create', target: done.id }))

@@ -26,6 +26,22 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./status.ts')).status(context),
   },
+  doctor: {
+    usage: 'doctor',
+    summary: 'look at configuration, database and machine; exit code 1 when something is found',
+    run: async (context) => (await import('./doctor/doctor.ts')).doctor(context),
+  },
+  extensions: {
+    usage: 'extensions',
+    summary: 'extensions of PostgreSQL: what this database has, could have, and what each is for here',
+    run: async (context) => (await import('./extensions/extensions.ts')).listExtensions(context),
+  },
+  'extensions add': {
+    usage: 'extensions add <name> [--from <file.deb or folder>]',
+    summary: 'add an extension such as vector to the embedded PostgreSQL',
+    flags: { from: 'string' },
+    run: async (context) => (await import('./extensions/extensions.ts')).addExtension(context),
+  },
   sql: {
     usage: 'sql "<query>"',
     summary: 'run SQL through the server; - reads it from stdin',
@@ -175,16 +191,26 @@ const byName: Readonly<Record<string, Command>> = {
   restore: {
     examples: [
       'svc restore --from /srv/backups --data-dir /srv/restored',
-      'svc restore --from s3://backups/shop --data-dir /srv/new --take-over',
+      'svc restore --from s3://backups/shop --at "2026-11-16 12:00:00+00" --data-dir /srv/new --take-over',
     ],
     about: {
       from: 'the folder or s3:// target of the backup',
+      at: 'the moment to restore to',
+      before: 'the id of the request to stop before',
       'root-secret': 'a file with the root secret, where the backup holds none',
       'take-over': 'make it the server, not a drill',
+      'keep-credentials': 'leave sessions and keys as they were at that moment',
     },
-    usage: 'restore --from <target> [<id>] --data-dir <new> [--take-over]',
-    summary: 'restore a backup into an empty data directory',
-    flags: { from: 'string', 'root-secret': 'string', 'take-over': 'boolean' },
+    usage: 'restore --from <target> [<id>] [--at <time> | --before <request id>] --data-dir <new>',
+    summary: 'restore a backup into an empty data directory, to the end, to a time or to just before a request',
+    flags: {
+      from: 'string',
+      at: 'string',
+      before: 'string',
+      'root-secret': 'string',
+      'take-over': 'boolean',
+      'keep-credentials': 'boolean',
+    },
     run: async (context) => (await import('./restore.ts')).restore(context),
   },
   'restore take-over': {

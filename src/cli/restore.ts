@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { openBackupTarget, sealsOf } from '../app/backup-settings.ts'
 import type { Config } from '../config/config.ts'
+import { parseRestoreTime, pointAt, pointBefore, type RestorePoint } from '../db/backup/restore/point.ts'
 import { type RestoreResult, restoreBackup } from '../db/backup/restore/restore.ts'
 import { chooseBackup } from '../db/backup/stored/choose.ts'
+import type { Seals } from '../db/backup/stored/seal.ts'
+import type { BackupTarget } from '../db/backup/target/target.ts'
 import { readRestored, writeRestored } from '../db/setup/embedded/restored.ts'
 import { backupTargetOf, megabytes } from './backup.ts'
 import { type Context, UsageError } from './command/command.ts'
@@ -14,19 +17,23 @@ export async function restore(context: Context): Promise<number> {
   const { config } = context.config()
   const [id, ...more] = context.args
   if (more.length > 0) throw new UsageError(USAGE)
+  if (context.flag('at') !== undefined && context.flag('before') !== undefined) {
+    throw new UsageError('--at and --before exclude each other')
+  }
   const target = openBackupTarget(config, backupTargetOf(context, config, 'from'))
   const rootSecret = givenSecret(context, config)
   try {
     const seals = sealsOf(config, rootSecret)
-    const backup = await chooseBackup(target, seals, { id })
+    const { backup, recovery } = await pointOf(context, target, seals, id)
     const result = await restoreBackup({
       target,
       seals,
       backup,
-      recovery: { kind: 'end' },
+      recovery,
       dataDir: config.data_dir,
       binDir: config.database.embedded_bin_dir,
       rootSecret,
+      keepCredentials: context.flag('keep-credentials') === true,
       takeOver: context.flag('take-over') === true,
       say: context.json ? () => {} : context.print,
     })
@@ -37,12 +44,33 @@ export async function restore(context: Context): Promise<number> {
   }
 }
 
-function describe({ backup, reached, files, drill }: RestoreResult, { data_dir: dataDir }: Config): string {
+/** The newest good backup and its archive to the end, to a moment, or to just before a request. */
+async function pointOf(
+  context: Context,
+  target: BackupTarget,
+  seals: Seals,
+  id: string | undefined,
+): Promise<RestorePoint> {
+  const [at, before] = [context.flag('at'), context.flag('before')]
+  if (typeof at === 'string') {
+    const moment = parseRestoreTime(at)
+    if (!moment) throw new UsageError(`not a time: ${at} (expected one such as "2026-11-16 12:00:00+00")`)
+    return pointAt(target, seals, moment, id)
+  }
+  if (typeof before === 'string') return pointBefore(target, seals, before, id)
+  return { backup: await chooseBackup(target, seals, { id }), recovery: { kind: 'end' } }
+}
+
+function describe({ backup, reached, files, ended, drill }: RestoreResult, { data_dir: dataDir }: Config): string {
   const until = reached.at === null ? '' : `, last transaction at ${reached.at}`
   return [
     `restored backup ${backup} into ${dataDir}: up to ${reached.lsn ?? 'its end'}${until}`,
     ...(files.count > 0 ? [`${files.count} files (${megabytes(files.bytes)}) in ${dataDir}/storage`] : []),
     ...(files.missing > 0 ? [`${files.missing} files are not in the backup target`] : []),
+    ...(reached.isBeyond ? ['the log ends before that moment: this is its end'] : []),
+    ...(ended ? [`${ended.sessions} sessions, and all grants and tokens, ended`] : []),
+    ...(ended && !ended.isKnown ? ['what was revoked later is not known without an archive'] : []),
+    ...(ended?.keys.map(({ id, name }) => `API key ${id} (${name}) was revoked later and is off`) ?? []),
     ...(drill
       ? [
           'It is a drill: a server on it sends nothing, removes no file and takes no backup.',

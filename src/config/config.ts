@@ -66,9 +66,10 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
 /** The public origin; `port` is the real port when the configured port is 0. */
 export function publicBaseUrl(config: Config, port = config.server.port): string {
   if (config.server.public_base_url !== '') return config.server.public_base_url
-  const { host } = config.server
-  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `http://localhost:${port}`
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const { host, tls_cert_file: certFile } = config.server
+  const scheme = certFile === '' ? 'http' : 'https'
+  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `${scheme}://localhost:${port}`
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 // ── The table, flattened ─────────────────────────────────────────────────────────────────────────────
@@ -228,13 +229,15 @@ const CDN_KEYS = {
 } as const
 
 /** Checks that involve several keys. */
-function checkCombinations({ auth, api, backup, database, email, storage, jobs, push }: Config): void {
+function checkCombinations({ server, auth, api, backup, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (auth.org_roles[0] !== 'owner') throw invalid('auth.org_roles', 'must begin with owner')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
     if (value === '') throw invalid(key, `required ${when}`)
   }
+  if (server.tls_cert_file !== '') needed('server.tls_key_file', server.tls_key_file, 'with server.tls_cert_file')
+  if (server.tls_key_file !== '') needed('server.tls_cert_file', server.tls_cert_file, 'with server.tls_key_file')
   if (email.backend === 'smtp') {
     needed('email.from', email.from, 'when email.backend is smtp')
     needed('email.smtp.host', email.smtp.host, 'when email.backend is smtp')

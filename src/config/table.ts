@@ -55,6 +55,8 @@ export const table = {
       max: 128,
       flag: 'workers',
     }),
+    tls_cert_file: path('', 'certificate chain (PEM) of the server itself, read again when it changes; empty = no TLS'),
+    tls_key_file: path('', 'its private key (PEM)'),
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
@@ -294,6 +296,13 @@ export const table = {
     user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
       min: 0,
     }),
+    transform_cache_size: size('1GB', 'images in other sizes that are kept; the oldest go first'),
+    public_sizes: listOf(
+      ['160', '320', '640', '1280', '1920'],
+      'sizes of images in public buckets that list none: `320` is a width, `640x480` both',
+      { item: matching(/^[1-9]\d{0,3}(?:x[1-9]\d{0,3})?$/, 'a size') },
+    ),
+    upload_expiry: duration(86_400, 'how long a resumable upload waits for its next bytes'),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),
@@ -448,6 +457,12 @@ export const table = {
       'form of a line; auto = text with colour on a terminal, json elsewhere',
     ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
+  },
+  telemetry: {
+    otlp_endpoint: url(
+      'http',
+      'OTLP/HTTP collector for traces and metrics; empty = OTEL_EXPORTER_OTLP_ENDPOINT, or none',
+    ),
   },
   metrics: {
     enabled: bool(true, 'false: /metrics answers 404'),

@@ -9,6 +9,8 @@ export const observations = {
   'error answer failed': 'error',
   'request not reported': 'error',
   'http server error': 'error',
+  'certificate read again': 'info',
+  'certificate not read again': 'warn',
   'audit entry lost': 'error',
   // processes
   'unhandled rejection': 'error',
@@ -63,6 +65,13 @@ export const observations = {
   'backup failed': 'error',
   'backup does not hold': 'error',
   'backups not listed': 'warn',
+  'archive: begun': 'info',
+  'archive: failed, will retry': 'warn',
+  'archive: writes do not wait for it': 'error',
+  'archive: caught up': 'info',
+  'archive: no base backup was queued': 'error',
+  'archive: files not copied': 'warn',
+  'archive: latency of the target': 'info',
   'schedules not looked at': 'warn',
   'schedule runs no more': 'error',
   // cleanup

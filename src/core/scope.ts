@@ -27,8 +27,16 @@ export const FEW_TABLES = `at most ${MAX_TABLES} names of ${MAX_TABLE_NAME} char
 export const areFewTables = (names: readonly string[]): boolean =>
   names.length <= MAX_TABLES && names.every((name) => name.length <= MAX_TABLE_NAME)
 
-/** Words separated by one space, in any order (RFC 6749, section 3.3); undefined for any other text. */
+/**
+ * Words separated by one space, in any order (RFC 6749, section 3.3); undefined for any other text, and for one that says
+ * `readonly` and writes files.
+ */
 export function parseScope(text: string): Scope | undefined {
+  const scope = wordsOf(text)
+  return scope?.data === 'readonly' && scope.storage.includes('storage:write') ? undefined : scope
+}
+
+function wordsOf(text: string): Scope | undefined {
   const words = text.split(' ')
   const data = DATA_SCOPES.filter((word) => words.includes(word))
   const storage = STORAGE_SCOPES.filter((word) => words.includes(word))
@@ -43,10 +51,10 @@ export const scopeText = ({ data, storage }: Scope): string => [data, ...storage
 
 /**
  * What a scope means together with the tables it is limited to. Without such a limit the word about data holds for files
- * too; with one, files are reached by the storage words alone.
+ * too; with one, files are reached by the storage words alone. Grants of before keep what they say.
  */
 export function grantOf(scope: string, tables: readonly string[], appId: string | null): Grant {
-  const { data, storage } = parseScope(scope) ?? { data: 'readonly', storage: [] }
+  const { data, storage } = wordsOf(scope) ?? { data: 'readonly', storage: [] }
   const isLimited = tables.length > 0
   return {
     scope: data,

@@ -24,7 +24,7 @@ export class Timing {
   }
 
   /** Starts a wait for PostgreSQL and returns the function that ends it. Concurrent statements count once. */
-  startDbWait(): () => void {
+  startDbWait(_name?: () => string): () => void {
     if (this.#waiting++ === 0) this.#waitingSince = this.#now()
     return () => {
       if (--this.#waiting === 0) this.#waitedMs += this.#now() - this.#waitingSince
@@ -53,8 +53,29 @@ export async function measure<T>(timing: Timing, work: () => T | Promise<T>): Pr
   }
 }
 
+/** Of the request that is measured, if this is done for one. */
+export const currentTiming = (): Timing | undefined => (measured === 0 ? undefined : current.getStore())
+
 /** Counts the time until `answer` settles as database time, if the current request is measured. */
-export function countDbWait<T>(answer: Promise<T>): Promise<T> {
+export function countDbWait<T>(answer: Promise<T>, statements?: Named): Promise<T> {
   const timing = measured === 0 ? undefined : current.getStore()
-  return timing ? answer.finally(timing.startDbWait()) : answer
+  return timing ? answer.finally(timing.startDbWait(() => nameOf(statements))) : answer
+}
+
+/** What has the text of a statement, or several of them. */
+type Named = { render(): { text: string } } | readonly { render(): { text: string } }[]
+
+/** The verb of each statement and the first relation it names, such as `select public.notes`. Never a value. */
+function nameOf(statements: Named | undefined): string {
+  if (statements === undefined) return 'transaction'
+  const all = 'render' in statements ? [statements] : statements
+  const names = all.map((statement) => {
+    const { text } = statement.render()
+    const verb = /\b(insert|update|delete|merge|select|call)\b/i.exec(text)?.[1] ?? 'statement'
+    const relation = /\b(?:from|into|update)\s+(?:only\s+)?((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))?)/i.exec(
+      text,
+    )?.[1]
+    return relation === undefined ? verb.toLowerCase() : `${verb.toLowerCase()} ${relation.replaceAll('"', '')}`
+  })
+  return [...new Set(names)].slice(0, 5).join(', ')
 }

@@ -204,6 +204,7 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   // Of svc.take_upload() and svc.stored_upload().
   SVF03: ['quota_exceeded', 'quota exceeded'],
   SVF04: ['bucket_not_found', 'bucket not found'],
+  SVF05: ['already_done', 'already done'],
   SVF07: ['insufficient_storage', 'insufficient storage'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }

@@ -5,6 +5,7 @@ import type { AppError } from '../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../core/identity.ts'
 import type { Once } from '../core/once.ts'
 import type { Timing } from '../core/timing.ts'
+import type { RequestSpan } from '../core/trace.ts'
 import type { Call, Route, UpgradedConnection } from './route.ts'
 import { announcesBody } from './wire/body.ts'
 import type { CommonHeaders, FlatHeaders } from './wire/headers.ts'
@@ -32,6 +33,8 @@ export class Exchange {
   badBearer: AppError | undefined
   /** Set when an admin sends X-Timing. */
   timing: Timing | undefined
+  /** Set with telemetry. */
+  trace: RequestSpan | undefined
   /** The handler uses the response itself, so headers are set on it. */
   isRawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */

@@ -4,6 +4,7 @@ import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
+import { TracedTiming, type Tracer } from '../core/trace.ts'
 import { checkDryRun } from './dry-run.ts'
 import { type Exchange, HttpCall } from './exchange.ts'
 import { type AnonymousAccess, admit, authDisabled, type Identify, identifyCaller, needsUser } from './guard.ts'
@@ -31,6 +32,8 @@ export type PipelineDeps = {
   runOnce?: RunOnce | undefined
   /** `Svc-Position` of an answer to a write of this caller. Undefined: there are no replicas. */
   wrote?: ((who: Identity) => string | undefined) | undefined
+  /** Undefined: no telemetry is configured. */
+  tracer?: Tracer | undefined
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
@@ -104,7 +107,8 @@ function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<R
 
 /** Answers preflights for every path, because a browser hides a 404 from its page unless CORS allows it. */
 function options(match: Match, headers: IncomingHttpHeaders): Reply {
-  if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
+  if (match.kind === 'wrong method')
+    return { status: 204, headers: { Allow: match.allow, ...match.route.optionsHeaders } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
 }
@@ -130,7 +134,7 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
   }
-  const timing = timingFor(exchange)
+  const timing = timingFor(exchange, route, deps.tracer)
   timing?.mark('identify')
   // Before the guard, because every response to an app's key carries its limit headers.
   if (exchange.who.kind === 'key' && exchange.who.impersonation === undefined)
@@ -196,10 +200,20 @@ async function holdLocked(
 const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)
 
 /** Only the admin may measure, because times reveal what is in a database. */
-function timingFor(exchange: Exchange): Timing | undefined {
-  if (exchange.who.kind !== 'admin' || exchange.request.headers['x-timing'] === undefined) return undefined
-  exchange.timing = new Timing(exchange.startedAt)
-  return exchange.timing
+function timingFor(exchange: Exchange, route: Route, tracer: Tracer | undefined): Timing | undefined {
+  const { headers } = exchange.request
+  const isShown = exchange.who.kind === 'admin' && headers['x-timing'] !== undefined
+  if (!isShown && tracer === undefined) return undefined
+  const timing = tracer === undefined ? new Timing(exchange.startedAt) : traced(exchange, route, tracer)
+  if (isShown) exchange.timing = timing
+  return timing
+}
+
+function traced(exchange: Exchange, route: Route, tracer: Tracer): Timing {
+  const { request, requestId, method, startedAt } = exchange
+  const traceparent = request.headers['traceparent'] as string | undefined
+  exchange.trace = tracer.request({ method, route: route.path, requestId, traceparent })
+  return new TracedTiming(startedAt, exchange.trace)
 }
 
 /** Checks the origin, because browsers send no preflight before a WebSocket. The server's own pages are allowed. */

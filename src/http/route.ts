@@ -142,6 +142,8 @@ export type Route = {
    * `call.once` on to the transaction of its write.
    */
   readonly once?: 'caller' | 'refresh token'
+  /** What OPTIONS says of its path, where a protocol wants it said. */
+  readonly optionsHeaders?: Readonly<Record<string, string>>
   /** Ignores `server.cors_origins`: the protocol has its own credentials. */
   readonly anyOrigin?: true
   /** The error for a body of another type, where a protocol prescribes one. */

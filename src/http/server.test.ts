@@ -138,7 +138,8 @@ test('a preflight is answered 204 with what is allowed, never with credentials',
   assert.equal(answer.headers.get('access-control-allow-methods'), 'GET, POST, PUT, PATCH, DELETE, OPTIONS')
   assert.equal(
     answer.headers.get('access-control-allow-headers'),
-    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Dry-Run, Idempotency-Key, Svc-Position, Range, If-Match, If-None-Match, If-Modified-Since',
+    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Dry-Run, Idempotency-Key, Svc-Position, Range, If-Match, If-None-Match, If-Modified-Since, ' +
+      'Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Checksum, X-HTTP-Method-Override, X-Requested-With',
   )
   assert.equal(answer.headers.get('access-control-max-age'), '86400')
   assert.equal(answer.headers.get('access-control-allow-credentials'), null)

@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, serverBusy } from '../core/errors.ts'
@@ -18,6 +19,7 @@ import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { IncomingBodies, type IncomingPace } from './wire/incoming-bodies.ts'
 import { KEEP_ALIVE_SECONDS, PlainHeads, responseOn } from './wire/node-internals.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
+import { followTls, readTls, type TlsFiles } from './wire/tls-files.ts'
 import { type ReadingPace, UnsentResponses } from './wire/unsent-responses.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
@@ -57,6 +59,8 @@ export type HttpServerConfig = {
   rateLimits: Readonly<Record<string, RateLimit | null>>
   /** `api.anonymous` */
   anonymous?: AnonymousAccess
+  /** Certificate and key of the server itself; undefined: a proxy has them, or nothing does. */
+  tls?: TlsFiles | undefined
   /** Requests handled at the same time; further ones get 503. */
   maxConcurrent?: number
   /** Time limits for sending the headers and the whole request. */
@@ -106,7 +110,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   let handling = 0
   let streaming = 0
 
-  const server = createServer({
+  const options = {
     headersTimeout: timeouts.headersMs,
     requestTimeout: timeouts.requestMs,
     connectionsCheckingInterval: Math.min(5_000, timeouts.headersMs),
@@ -115,7 +119,10 @@ export function createHttpServer(deps: Deps): HttpServer {
     // Checked in `handle` instead, because node's own response has no body.
     requireHostHeader: false,
     IncomingMessage: requestsUpgradedAt(deps.routes),
-  })
+  }
+  const tlsServer = config.tls && createTlsServer({ ...options, ...readTls(config.tls) })
+  const server = tlsServer ?? createServer(options)
+  const leaveTls = tlsServer && config.tls ? followTls(tlsServer, config.tls, observe) : () => {}
 
   function open(request: IncomingMessage, response: ServerResponse): Exchange {
     const given = request.headers
@@ -270,9 +277,10 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function report(
-    { method, pattern, target, startedAt, ip, requestId, who, sentBytes }: RequestRecord,
+    { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace }: RequestRecord,
     status: number,
   ): void {
+    trace?.end(status)
     const info = {
       method,
       route: pattern,
@@ -328,6 +336,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   async function stop(): Promise<void> {
     if (draining) return
     draining = true
+    leaveTls()
     if (!server.listening) return
     await drain(server, {
       onDrain,
@@ -351,7 +360,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       server.on('error', (error) => observe({ message: 'http server error', attrs: { error: causesOf(error) } }))
       const { port } = server.address() as AddressInfo
       const host = config.host.includes(':') ? `[${config.host}]` : config.host
-      return { port, url: `http://${host}:${port}` }
+      return { port, url: `${config.tls ? 'https' : 'http'}://${host}:${port}` }
     },
     stop,
   }
@@ -360,20 +369,14 @@ export function createHttpServer(deps: Deps): HttpServer {
 /** The part of an exchange that is reported when the request ends. */
 type RequestRecord = Pick<
   Exchange,
-  'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'
+  'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes' | 'trace'
 >
 
 /** A copy without the request and the response, which would stay in memory as long as an upgraded connection lives. */
-const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): RequestRecord => ({
-  method,
-  pattern,
-  target,
-  startedAt,
-  ip,
-  requestId,
-  who,
-  sentBytes,
-})
+const recordOf = (exchange: Exchange): RequestRecord => {
+  const { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace } = exchange
+  return { method, pattern, target, startedAt, ip, requestId, who, sentBytes, trace }
+}
 
 /** Node uses the first Host header; a proxy in front may use the other (RFC 9112 §3.2). */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {

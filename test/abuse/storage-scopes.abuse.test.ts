@@ -78,11 +78,11 @@ test('a key limited to tables reaches files only with a storage word', async () 
     ['readwrite', ['notes'], NOTHING],
     ['*', ['notes'], NOTHING],
     ['readwrite storage:read', ['notes'], READS],
-    ['readonly storage:write', ['notes'], WRITES],
-    ['readonly storage:read storage:write', ['notes'], ALL],
+    ['readwrite storage:write', ['notes'], WRITES],
+    ['readwrite storage:read storage:write', ['notes'], ALL],
     ['readwrite', [], ALL],
     ['readonly', [], READS],
-    ['readonly storage:write', [], ALL],
+    ['readonly storage:read', [], READS],
   ]
   for (const [scope, tables, rights] of expected) {
     assert.equal(await reach(await keyOf(scope, tables)), rights, `${scope} in ${tables}`)
@@ -90,7 +90,7 @@ test('a key limited to tables reaches files only with a storage word', async () 
   const limited = await keyOf('*', ['notes'])
   const { body } = await api.call('GET /api/storage/vault', { as: limited })
   assert.deepEqual([body.error, body.message], ['insufficient_scope', 'api key does not have access to files'])
-  const reader = await keyOf('readonly storage:write', ['notes'])
+  const reader = await keyOf('readonly storage:read', ['notes'])
   assert.equal((await api.call('POST /api/collections/notes', { as: reader, json: { id: 1 } })).status, 403)
 })
 
@@ -109,6 +109,8 @@ test('a scope has one word about data; the same words are the same scope', async
     'storage:read',
     'readonly *',
     'readonly storage:all',
+    'readonly storage:write',
+    'readonly storage:read storage:write',
     'readonly  storage:read',
     'readonly readonly',
     '',

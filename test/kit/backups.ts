@@ -1,12 +1,13 @@
-import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type BackupDetails, newBackupId, objectOf, writeRecord } from '../../src/db/backup/stored/records.ts'
 import { Seals } from '../../src/db/backup/stored/seal.ts'
 import { DiskTarget } from '../../src/db/backup/target/disk-target.ts'
 import { atEnd } from './at-end.ts'
-import { type InProcessServer, startServer } from './kit.ts'
+import { freePort } from './free-port.ts'
+import { client, eventually, type InProcessServer, startServer, type TestServer } from './kit.ts'
 import { svc as program } from './programs.ts'
 
 export type Ran = { code: number | null; out: string; err: string }
@@ -90,4 +91,64 @@ export async function plantBackup(
   }
   await writeRecord(new DiskTarget(to), new Seals({ passphrase }), objectOf(id, 'done'), details)
   return id
+}
+
+export type SpawnedEmbedded = Omit<TestServer, 'stop'> & {
+  dataDir: string
+  output(): string
+  /** The server and every process of its PostgreSQL, at once. */
+  killAll(): Promise<void>
+  kill(signal: NodeJS.Signals): Promise<void>
+}
+
+/** `svc start` in a process of its own, with an embedded database that a test may kill. */
+export async function spawnEmbedded(dataDir: string, config: Record<string, unknown> = {}): Promise<SpawnedEmbedded> {
+  const port = await freePort()
+  const env: NodeJS.ProcessEnv = { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'] }
+  const all = { 'admin.password': 'correct horse battery staple', 'server.port': port, data_dir: dataDir, ...config }
+  for (const [key, value] of Object.entries({ 'log.level': 'warn', ...all })) {
+    env[`SVC_${key.replaceAll('.', '_').toUpperCase()}`] = String(value)
+  }
+  const child = spawn(process.execPath, [...program, 'start'], {
+    cwd: tmpdir(),
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const kill = async (signal: NodeJS.Signals) => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+    await exited
+  }
+  const postmaster = () => Number(readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
+  const killAll = async () => {
+    const pid = existsSync(join(dataDir, 'postgres', 'postmaster.pid')) ? postmaster() : 0
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
+    if (pid > 0) {
+      const { stdout } = spawnSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+      for (const one of [pid, ...stdout.split('\n').filter(Boolean).map(Number)]) {
+        spawnSync('kill', ['-9', String(one)])
+      }
+    }
+    await exited
+  }
+  atEnd(killAll)
+  await eventually(
+    () => {
+      if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
+      if (!output.includes(' is ready')) throw new Error(`the server is still starting: ${output}`)
+    },
+    { seconds: 240 },
+  )
+  return { ...client(`http://127.0.0.1:${port}`, ''), dataDir, output: () => output, kill, killAll }
+}
+
+/** A folder on another file system than `home`, or undefined. */
+export function folderElsewhere(home: string): string | undefined {
+  const other = ['/var/tmp', '/tmp', '/dev/shm'].find((folder) => statSync(folder).dev !== statSync(home).dev)
+  if (other === undefined) return undefined
+  const folder = mkdtempSync(join(other, 'svc-backup-'))
+  atEnd(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
 }

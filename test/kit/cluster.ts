@@ -36,7 +36,7 @@ export function clusterUrl(kind: ClusterKind): Promise<string> {
 }
 
 async function startCluster(kind: ClusterKind): Promise<string> {
-  const binDir = kind === 'extensions' ? process.env['SVC_TEST_PG_BIN_EXT'] : undefined
+  const binDir = process.env[kind === 'extensions' ? 'SVC_TEST_PG_BIN_EXT' : 'SVC_TEST_PG_BIN']
   if (kind === 'extensions' && !binDir) throw new Error('no PostgreSQL with PostGIS and pgvector here: run npm test')
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-'))
   const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: () => {} })
@@ -137,7 +137,8 @@ export const createEmptyDatabase = async (): Promise<TestDatabase> =>
 /** A cluster of the test's own, whose PostgreSQL it may kill. It comes back by itself, as under a supervisor. */
 export async function startPrivateCluster() {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-private-'))
-  const cluster = await startEmbedded({ dataDir, log: () => {} })
+  const binDir = process.env['SVC_TEST_PG_BIN']
+  const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: () => {} })
   stopAtEnd(cluster, dataDir)
   return {
     url: cluster.url,

@@ -57,6 +57,16 @@ export const calls: Cases = {
       (await bucket.list({ prefix: name })).map(({ id }) => id),
       [file.id],
     )
+    const inFolder = await bucket.folder({ prefix: name.slice(0, name.lastIndexOf('/') + 1) })
+    equal(
+      inFolder.items.some(({ id }) => id === file.id),
+      true,
+    )
+    const copy = await bucket.copy(name, `copies/${name}`)
+    const moved = await bucket.move(copy.name, `moved/${name}`)
+    equal(moved.id, copy.id)
+    equal((await new Response(await bucket.zip(`moved/${name}`)).arrayBuffer()).byteLength > 22, true)
+    await bucket.remove(moved.name)
     await bucket.remove(name)
     equal((await refusal(bucket.download(name))).error, 'file_not_found')
   },

@@ -58,7 +58,7 @@ function restOf({ message, attrs }: Observation): string {
 }
 
 /** Control characters, of C1 too, which a terminal would obey, and those that turn the direction of text. */
-const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
+const UNPRINTABLE = /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 const quoted = (text: string): string =>
   JSON.stringify(text).replace(UNPRINTABLE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)

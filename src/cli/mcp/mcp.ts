@@ -3,10 +3,10 @@ import { publicBaseUrl } from '../../config/config.ts'
 import { ANONYMOUS } from '../../core/identity.ts'
 import { version } from '../../core/version.ts'
 import { answerMessage, type McpServer } from '../../features/agents/protocol.ts'
+import { post } from '../../http/out/post.ts'
 import { type Context, UsageError } from '../command/command.ts'
 import { serverUrl } from '../command/server-api.ts'
 import { readToken } from '../command/token-file.ts'
-import { post } from './post.ts'
 import { BrowserSignIn } from './sign-in.ts'
 
 type Message = {

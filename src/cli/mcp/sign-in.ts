@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type Loopback, openLoopback } from '../../http/out/loopback.ts'
 
 type Metadata = { authorization_endpoint: string; token_endpoint: string; registration_endpoint?: string }
 type Tokens = { access_token: string; refresh_token?: string; expires_in: number }
@@ -56,10 +55,9 @@ export class BrowserSignIn {
 
   async #signIn(): Promise<Tokens> {
     const metadata = await this.#metadata()
-    const server = createServer()
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const loopback = await openLoopback()
     try {
-      const redirect = `http://127.0.0.1:${(server.address() as AddressInfo).port}/callback`
+      const redirect = `http://127.0.0.1:${loopback.port}/callback`
       this.#clientId = await this.#register(metadata)
       const [verifier, state] = [randomBytes(32).toString('base64url'), randomBytes(16).toString('base64url')]
       const address = new URL(metadata.authorization_endpoint)
@@ -76,7 +74,7 @@ export class BrowserSignIn {
       for (const [name, value] of Object.entries(asked)) address.searchParams.set(name, value)
       this.#tell(`Sign in at ${address.href}`)
       openBrowser(address.href)
-      const code = await codeFrom(server, state)
+      const code = await codeFrom(loopback, state)
       const form = {
         grant_type: 'authorization_code',
         code,
@@ -86,8 +84,7 @@ export class BrowserSignIn {
       }
       return await this.#exchange(metadata.token_endpoint, form)
     } finally {
-      server.close()
-      server.closeAllConnections()
+      loopback.close()
     }
   }
 
@@ -115,25 +112,17 @@ export class BrowserSignIn {
 }
 
 /** Waits for the browser to come back. */
-function codeFrom(server: Server, state: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error('no one signed in within five minutes')), WAIT_MS)
-    server.on('request', (request, response) => {
-      const { pathname, searchParams } = new URL(request.url ?? '/', 'http://127.0.0.1')
-      if (pathname !== '/callback' || searchParams.get('state') !== state) {
-        response.writeHead(404).end()
-        return
-      }
-      clearTimeout(timer)
-      const code = searchParams.get('code')
-      response.writeHead(200, { 'content-type': 'text/plain', connection: 'close' })
-      response.end(
-        code === null ? 'Access was denied. You can close this page.' : 'You are signed in. You can close this page.',
-      )
-      if (code === null) reject(new Error('the user denied the access'))
-      else resolve(code)
-    })
-  })
+async function codeFrom(loopback: Loopback, state: string): Promise<string> {
+  const answer = await loopback.callback(
+    (query) => query.get('state') === state,
+    (query) =>
+      query.has('code') ? 'You are signed in. You can close this page.' : 'Access was denied. You can close this page.',
+    WAIT_MS,
+  )
+  const code = answer?.get('code')
+  if (answer === undefined) throw new Error('no one signed in within five minutes')
+  if (!code) throw new Error('the user denied the access')
+  return code
 }
 
 /** Where there is no browser the address on stderr is enough. */

@@ -17,10 +17,14 @@ type StoreObject = (name: string, bytes: AsyncIterable<Buffer>, expected: number
 /** A manifest has some hundred bytes for each file of the database. */
 const MOST_MANIFEST_BYTES = 512 * 2 ** 20
 
-const commandFor = (major: number, label: string): string =>
-  major >= 15
-    ? `BASE_BACKUP (LABEL '${label}', PROGRESS true, CHECKPOINT 'fast', WAL true, WAIT false, TABLESPACE_MAP true, MANIFEST 'yes', MANIFEST_CHECKSUMS 'SHA256')`
-    : `BASE_BACKUP LABEL '${label}' PROGRESS FAST WAL NOWAIT TABLESPACE_MAP MANIFEST 'yes' MANIFEST_CHECKSUMS 'SHA256'`
+/** With the map 14 and 15 leave out tablespaces that are folders, as a restored cluster has them. */
+const commandFor = (major: number, label: string): string => {
+  if (major < 15)
+    return `BASE_BACKUP LABEL '${label}' PROGRESS FAST WAL NOWAIT MANIFEST 'yes' MANIFEST_CHECKSUMS 'SHA256'`
+  const map = major >= 16 ? ', TABLESPACE_MAP true' : ''
+  const wal = `CHECKPOINT 'fast', WAL true, WAIT false${map}`
+  return `BASE_BACKUP (LABEL '${label}', PROGRESS true, ${wal}, MANIFEST 'yes', MANIFEST_CHECKSUMS 'SHA256')`
+}
 
 /**
  * Streams a base backup: `base` and one object `tablespace-<oid>` for each other tablespace, as tar, and `manifest`. Throws

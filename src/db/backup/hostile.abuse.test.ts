@@ -92,6 +92,7 @@ async function refusal(target: DiskTarget, id?: string): Promise<string> {
         binDir: '',
         rootSecret: undefined,
         takeOver: false,
+        keepCredentials: false,
       },
       say: (line) => begun.push(line),
     })

@@ -1,7 +1,9 @@
 import { StoredBackup } from './restore/check.ts'
+import { listIndex } from './stored/archive-index.ts'
 import { BlobCopies, SHARDS } from './stored/files.ts'
-import { type BackupDetails, listBackups, objectOf } from './stored/records.ts'
+import { type BackupDetails, listBackups, objectOf, readRecord } from './stored/records.ts'
 import type { Seals } from './stored/seal.ts'
+import { type ArchiveRecord, archiveRecordName, listPieces, MOST_SEGMENT, parseLsn } from './stored/wal.ts'
 import { DiskTarget } from './target/disk-target.ts'
 import type { BackupTarget } from './target/target.ts'
 
@@ -27,8 +29,43 @@ export async function pruneBackups(target: BackupTarget, seals: Seals, keep: num
   return {
     backups: leaving.map(({ id }) => id),
     files: await pruneBlobs(target, seals, [...kept], oldest),
-    segments: 0,
+    segments: await pruneArchives(target, seals, [...kept]),
   }
+}
+
+/** The newest archive is under way even before its first base backup is good. */
+const YOUNG_MS = 86_400_000
+
+/** Every piece of the log that a kept backup needs stays, up to the end of its archive. */
+async function pruneArchives(target: BackupTarget, seals: Seals, kept: readonly BackupDetails[]): Promise<number> {
+  const archives = new Set<string>()
+  for await (const { name } of target.list('wal/')) archives.add(name.split('/')[1] ?? '')
+  for await (const { name } of target.list('archives/')) archives.add(name.split('/')[1] ?? '')
+  archives.delete('latency')
+  let removed = 0
+  for (const archive of archives) {
+    const needing = kept.filter((one) => one.archive === archive && one.from !== null)
+    const record = await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
+    if (needing.length === 0 && record && Date.now() - Date.parse(record.created_at) < YOUNG_MS) continue
+    const from = needing.length === 0 ? undefined : needing.map((one) => parseLsn(one.from ?? '0/0')).reduce(least)
+    removed += await pruneArchive(target, archive, from)
+    if (from === undefined) await target.remove(archiveRecordName(archive))
+  }
+  return removed
+}
+
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+
+/** Without a position everything goes. A piece ends where the next one begins, or later. */
+async function pruneArchive(target: BackupTarget, archive: string, from: bigint | undefined): Promise<number> {
+  const pieces = await listPieces(target, archive)
+  const last = from === undefined ? pieces.length : pieces.findLastIndex(({ start }) => start <= from - MOST_SEGMENT)
+  const leaving = pieces.slice(0, Math.max(0, last))
+  for (const { name } of leaving) await target.remove(name)
+  for (const { name, to } of await listIndex(target, archive)) {
+    if (from === undefined || to < from) await target.remove(name)
+  }
+  return leaving.length
 }
 
 /** `done` goes first: what is half removed is no longer good. */

@@ -28,6 +28,7 @@ import { Sql } from '../sql.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
+import { endOfRecord, lsnOf, type WrittenPositions } from './positions.ts'
 import { Primary } from './primary.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
@@ -36,7 +37,6 @@ import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
-import { endOfRecord, lsnOf, type WrittenPositions } from './written-positions.ts'
 
 export type PoolOptions = {
   url: string
@@ -339,10 +339,10 @@ class PostgresPool implements Pool {
           else reject(failureFor(who, error))
         })
       })
-    if (options.row === undefined) return countDbWait(fly())
+    if (options.row === undefined) return countDbWait(fly(), statements)
     // PostgreSQL lets no two writes at one row anyway; but what waits there holds a connection.
     const patience = { signal: options.signal, timeoutMs: LOCK_TIMEOUT_MS, onTimeout: lockedOut }
-    return countDbWait(this.#rowLocks.run(options.row, fly, patience))
+    return countDbWait(this.#rowLocks.run(options.row, fly, patience), statements)
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {

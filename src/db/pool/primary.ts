@@ -10,7 +10,7 @@ import { LOOK_AGAIN_MS, LOOK_TIMEOUT_MS, OTHERS_MS } from './tuning.ts'
 export type FoundPrimary = { readonly url: string; readonly timeline: number; readonly client: pg.Client }
 
 /** No host takes writes now, and one may soon: a standby, one that starts, one that does not answer. */
-export class NoPrimary extends Error {}
+class NoPrimary extends Error {}
 
 /**
  * The timeline is read from the name of a WAL file: the control file has it only after the checkpoint that follows a

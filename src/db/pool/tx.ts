@@ -29,7 +29,7 @@ export async function runTransaction<T>(
   const send = async (statements: Sql | readonly Sql[], options?: Options): Promise<Flight> => {
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
     try {
-      return await countDbWait(fly(steps, options))
+      return await countDbWait(fly(steps, options), statements)
     } catch (thrown) {
       const error = thrown as PgError
       error.statement = steps[error.statementIndex ?? 0]?.text

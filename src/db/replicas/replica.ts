@@ -2,12 +2,12 @@ import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
 import type { Observe } from '../../core/observe.ts'
 import { openPool, type Pool, type PoolOptions } from '../pool/pool.ts'
-import { type Lsn, lsnOf } from '../pool/written-positions.ts'
+import { type Lsn, lsnOf } from '../pool/positions.ts'
 import { destroy, openConnection } from '../protocol/driver.ts'
 import { hostNames } from '../protocol/hosts.ts'
 
 /** A replica that is behind for longer is passed by. */
-export const MAX_BEHIND_MS = 50
+const MAX_BEHIND_MS = 50
 /** One that answers nothing for so long is given up; its flights are flown on the primary. */
 const SILENT_MS = 5_000
 const LOOK_AGAIN_MS = 250

@@ -5,14 +5,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db, FlyOptions } from '../db.ts'
 import { isBadValue } from '../pg-errors.ts'
 import type { Pool, PoolOptions } from '../pool/pool.ts'
-import {
-  endOfRecord,
-  headerOf,
-  type Lsn,
-  lsnOf,
-  lsnOfHeader,
-  type WrittenPositions,
-} from '../pool/written-positions.ts'
+import { endOfRecord, headerOf, type Lsn, lsnOf, lsnOfHeader, type WrittenPositions } from '../pool/positions.ts'
 import type { Schema } from '../schema/snapshot.ts'
 import { sql } from '../sql.ts'
 import { Replica } from './replica.ts'

@@ -15,7 +15,7 @@ export type LiveQuery = {
 export type LivePlan = {
   /** The tables that it names, its own included. */
   readonly tables: readonly number[]
-  /** How changes of its own table are told apart. Undefined: each of them reads it again. */
+  /** How it is found which changes of its own table matter. Undefined: each of them reads it again. */
   readonly own: OwnTable | undefined
   /** Whether its rows have keys. Else all of them are sent again when one has changed. */
   readonly isKeyed: boolean
@@ -32,6 +32,8 @@ export type OwnTable = TableInSchema & {
   readonly question: string
   /** Whether one of these rows, a JSON array of keys, is among those that the list chooses from: `true` or `false`. */
   concerns(keys: string): Sql
+  /** Policies alone choose the rows. */
+  readonly isUnfiltered: boolean
   /** Columns that must have these values, by their names. */
   readonly equal: ReadonlyMap<string, string>
 }

@@ -22,7 +22,7 @@ export type ScriptResult = {
   durationMs: number
 }
 
-export const NO_RESULT: ScriptResult = {
+const NO_RESULT: ScriptResult = {
   fields: [],
   rows: undefined,
   affected: 0,

@@ -13,7 +13,8 @@ export type Capability = {
   version: string | null
 }
 
-const EXTENSIONS = [
+/** Extensions that something here uses. */
+export const EXTENSION_USES = [
   { name: 'pg_trgm', serves: 'fuzzy search', without: 'search finds whole words only' },
   { name: 'vector', serves: 'vector search', without: 'vectors in real[] are searched, without an index' },
   { name: 'postgis', serves: 'spatial queries', without: 'no spatial queries' },
@@ -30,9 +31,9 @@ export async function capabilitiesOf(db: Db): Promise<{ serverVersion: string; c
     SYSTEM,
     sql`select s.server, e.name, e.default_version, e.installed_version
         from (select current_setting('server_version') as server) s
-        left join pg_available_extensions e on e.name = any(${EXTENSIONS.map(({ name }) => name)}::text[])`,
+        left join pg_available_extensions e on e.name = any(${EXTENSION_USES.map(({ name }) => name)}::text[])`,
   )
-  const capabilities = EXTENSIONS.map((extension): Capability => {
+  const capabilities = EXTENSION_USES.map((extension): Capability => {
     const row = rows.find((found) => found.name === extension.name)
     if (!row) return { ...extension, state: 'missing', version: null }
     if (row.installed_version === null) return { ...extension, state: 'available', version: row.default_version }

@@ -1,8 +1,9 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
+import { releaseWaiters } from '../backup/archive/slot.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
+import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
-import { WrittenPositions } from '../pool/written-positions.ts'
 import type { openConnection } from '../protocol/driver.ts'
 import { hostsOf } from '../protocol/hosts.ts'
 import { Replicas } from '../replicas/replicas.ts'
@@ -51,6 +52,7 @@ export async function openDatabase(options: {
   })
   try {
     await requireSupportedVersion(client)
+    await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
@@ -83,7 +85,7 @@ export async function openDatabase(options: {
       pool,
       replicas,
       openAnother,
-      warnings: [...warnings, ...callers.warnings, ...admins.warnings],
+      warnings: [...warnings, ...callers.warnings, ...admins.warnings, ...(await missingExtensions(client))],
       logKey,
       adminLogins: admins.logins,
     }
@@ -96,6 +98,17 @@ const REPLICA_WAIT_MS = 1_000
 
 /** Of a pooler, whose hosts are alike. */
 const firstHost = (url: string): string => hostsOf(url).urls[0] ?? url
+
+/** Of a database that was copied or restored without the files of its extensions. */
+async function missingExtensions(client: Awaited<ReturnType<typeof openConnection>>): Promise<string[]> {
+  const { rows } = await client.query<{ extname: string }>(`
+    select extname from pg_catalog.pg_extension e
+    where not exists (select from pg_catalog.pg_available_extensions a where a.name = e.extname) order by extname`)
+  return rows.map(
+    ({ extname }) =>
+      `the extension ${extname} is in the database, and its files are missing: svc extensions add ${extname}`,
+  )
+}
 
 async function requireSupportedVersion(client: Awaited<ReturnType<typeof openConnection>>): Promise<void> {
   const { rows } = await client.query<{ server_version_num: string; server_version: string }>(

@@ -42,7 +42,7 @@ export async function migrate(
     const missing = migrations.filter(({ name }) => !applied.has(name))
     const newest = migrations.at(-1)?.name ?? ''
     for (const name of applied.keys()) {
-      if (name > newest) throw new Error(`the database was migrated by a newer version of the server (${name})`)
+      if (name > newest) throw new Error(newerDatabase(name))
     }
     const startedAt = performance.now()
     for (const { name, text, checksum } of missing) {
@@ -58,6 +58,10 @@ export async function migrate(
     return missing.map(({ name }) => name)
   })
 }
+
+const newerDatabase = (name: string): string =>
+  `the database was migrated by a newer version of the server (${name}): ` +
+  'run that version, or restore the backup made before the upgrade'
 
 /** Nearly every start finds nothing to do, and then needs no lock, because migrations are never undone. */
 async function isCurrent(client: pg.Client, known: readonly string[]): Promise<boolean> {

@@ -53,6 +53,7 @@ test('what only the owner may do is this list', () => {
     'GET /api/admin/users/{id}/export',
     'PATCH /api/admin/admins/{id}',
     'POST /api/admin/admins',
+    'POST /api/admin/mcp',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/rls',
     'POST /api/admin/secrets/rotate',

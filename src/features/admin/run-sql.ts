@@ -139,7 +139,16 @@ function sqlError(error: unknown): unknown {
   const message = databaseMessage(error)
   return error instanceof AppError || message === undefined
     ? error
-    : new AppError('sql_error', message, { cause: error })
+    : new AppError('sql_error', withCommand(message), { cause: error })
+}
+
+/** Where an extension is not available, the command that adds it. */
+function withCommand(message: string): string {
+  const [, name] =
+    /^extension "([a-z][a-z0-9_]*)" is not available/.exec(message) ??
+    /could not open extension control file ".*\/([a-z][a-z0-9_]*)\.control"/.exec(message) ??
+    []
+  return name === undefined ? message : `${message}; to add it: svc extensions add ${name}`
 }
 
 const IN_ONE_TRANSACTION =

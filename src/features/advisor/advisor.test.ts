@@ -102,21 +102,20 @@ test('planted faults are named, and nothing else', async () => {
     assert.deepEqual(items.map(({ kind, table }) => [kind, table]).sort(), expected, JSON.stringify(items, null, 1))
     return items
   })
-  await applied(found, ana.token)
+  await applied(found)
 })
 
 /** Applying the index advice makes the named statements faster. */
-async function applied(items: readonly Item[], token: string): Promise<void> {
-  const path =
-    `GET /api/collections/people?skipTotal=true&filter=${encodeURIComponent(`email = 'p7@x.test'`)}` as 'GET /x'
+async function applied(items: readonly Item[]): Promise<void> {
+  // The least of several, as PostgreSQL itself measures it.
   const cost = async (): Promise<number> => {
     const times: number[] = []
-    for (let i = 0; i < 15; i++) {
-      const started = performance.now()
-      await api.call(path, { as: token })
-      times.push(performance.now() - started)
+    for (let i = 0; i < 7; i++) {
+      const [row] = await api.sql(`explain (analyze, format json) select * from people where email = 'p7@x.test'`)
+      const [{ Plan }] = JSON.parse(row['QUERY PLAN'])
+      times.push(Plan['Actual Total Time'])
     }
-    return times.sort((a, b) => a - b)[4] ?? 0
+    return Math.min(...times)
   }
   const before = await cost()
   for (const { sql } of items.filter(({ kind }) => kind.endsWith('_index') && !kind.startsWith('unused')))

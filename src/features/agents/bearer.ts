@@ -10,7 +10,7 @@ export type BearerDeps = {
   allowsOrigin: (origin: string) => boolean
 }
 
-export const METADATA_PATH = '/.well-known/oauth-protected-resource'
+const METADATA_PATH = '/.well-known/oauth-protected-resource'
 export const MCP_PATH = '/api/mcp'
 
 /** `read_only` is the only parameter of the address: a mistyped one must never mean read-write. */

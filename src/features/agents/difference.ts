@@ -1,3 +1,4 @@
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { DryRun, LoggedChange } from '../../db/history/dry-run.ts'
 import { mayDo, tableByOid } from '../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
@@ -111,10 +112,10 @@ function loggedCounts(changes: readonly LoggedChange[]): Map<number, Counts> {
 }
 
 type Image = Readonly<Record<string, unknown>>
-const imageOf = (text: string | null): Image | null => (text === null ? null : (JSON.parse(text) as Image))
+const imageOf = (text: string | null): Image | null => (text === null ? null : (parseKeepingDigits(text) as Image))
 
 /** Seconds that a clock may be beside that of the transaction. */
-const SLACK_MS = 2_000
+const SLACK_MS = 1_000
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 const MOMENT = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$/
 
@@ -124,6 +125,12 @@ const MOMENT = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d
  */
 function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: string): unknown {
   const made = new Map<unknown, { name: string; oid: number }>()
+  /** Moments that this transaction wrote: what a row had before is no stamp, however young. */
+  const stamps = new Set<string>()
+  const noteStamps = (value: unknown): void => {
+    if (typeof value === 'string' && isMoment(value)) stamps.add(value)
+    else if (typeof value === 'object' && value !== null) Object.values(value).forEach(noteStamps)
+  }
   const isMoment = (value: string): boolean => {
     if (!MOMENT.test(value)) return false
     if (value.length === 10) return value === new Date(about.now).toJSON().slice(0, 10)
@@ -140,13 +147,14 @@ function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: s
     const [before, after] = [imageOf(old), imageOf(now)]
     for (const [name, value] of Object.entries(after ?? {})) {
       const isNew = before === null || !isSame(before[name], value)
+      if (isNew) noteStamps(value)
       if (value === null || made.has(value) || !isGenerated(about.columns[oid]?.[name], value, isNew)) continue
       made.set(value, { name: `generated ${made.size + 1}`, oid })
     }
   }
   // A number may be the same by chance: in its own table only where it was made.
   const plain = (value: unknown, oid: number, isMade: boolean): unknown => {
-    if (typeof value === 'string' && isMoment(value)) return 'now'
+    if (typeof value === 'string' && stamps.has(value)) return 'now'
     const known = made.get(value)
     if (known && !isGiven(value) && (typeof value === 'string' || isMade || known.oid !== oid)) return known.name
     if (Array.isArray(value)) return value.map((one) => plain(one, oid, isMade))
@@ -163,7 +171,7 @@ function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: s
       Object.keys(of)
         .sort()
         .map((name) => [name, plain(of[name], oid, isMade(name))])
-    return [oid, action, plain(key === null ? null : JSON.parse(key), oid, true), image(before), image(after)]
+    return [oid, action, plain(key === null ? null : parseKeepingDigits(key), oid, true), image(before), image(after)]
   })
 }
 

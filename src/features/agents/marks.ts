@@ -11,7 +11,7 @@ const NO_TEXT = new Set(
   macaddr8 bit varbit int4range int8range numrange tsrange tstzrange daterange geometry geography vector`.split(/\s+/),
 )
 
-export const isTextual = ({ baseType, typeKind }: Pick<Column, 'baseType' | 'typeKind'>): boolean =>
+const isTextual = ({ baseType, typeKind }: Pick<Column, 'baseType' | 'typeKind'>): boolean =>
   typeKind !== 'e' && !NO_TEXT.has(baseType.replace(/^_/, ''))
 
 /** Which tables hold text of others. Known until the schema changes. */

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import * as t from '../../core/json-type.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, type Route, requireEnabled, route } from '../../http/route.ts'
@@ -72,6 +73,7 @@ export function createAgents(deps: AgentsDeps): Feature {
     route('POST /api/mcp', {
       summary: 'The Model Context Protocol, as the user of the token',
       auth: 'own',
+      requires,
       identify: (call) => {
         requires()
         return identifyAgent(deps, call)
@@ -85,7 +87,9 @@ export function createAgents(deps: AgentsDeps): Feature {
         const isReadOnly = isReadOnlyAddress(call)
         const { ip, requestId, signal: cancelSignal } = call
         const bench = new Workbench(deps, { agent, isReadOnly, ip, requestId, cancelSignal })
-        return answerMessage(bench, call.who, call)
+        // PostgreSQL takes the text of a long number as the number.
+        const body = call.bodyText === '' ? call.body : parseKeepingDigits(call.bodyText)
+        return answerMessage(bench, call.who, { body, headers: call.headers })
       },
     }),
     route('GET /.well-known/oauth-protected-resource', aboutResource),

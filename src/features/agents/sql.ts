@@ -132,6 +132,12 @@ export const writeByAgent = (agentId: string, requestId: string): Sql => sql`
 
 export const othersWrite = (oid: number): Sql => sql`select svc.written_by_others(${oid}::oid)::text`
 
+/** Entries of the audit trail, as a JSON array. */
+export const insertTraces = (entries: string): Sql => sql`
+  insert into svc.audit_log (actor, action, target, user_id, api_key_id, new_values, ip_address)
+  select 'user', e ->> 'action', e ->> 'target', (e ->> 'userId')::uuid, (e ->> 'keyId')::uuid, e -> 'values', nullif(e ->> 'ip', '')
+  from jsonb_array_elements(${entries}::jsonb) as e`
+
 const dropOld =
   (table: Sql, isOver: Sql): RemoveSlice =>
   (limit) =>

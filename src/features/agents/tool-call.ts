@@ -2,6 +2,7 @@ import type { AuditEntry } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Call, Reply, Route } from '../../http/route.ts'
 
 type Texts = Readonly<Record<string, string>>
@@ -88,7 +89,7 @@ export class ToolRoutes {
 function replyValue({ status, json, body }: Reply): unknown {
   if (json === undefined) return status === 204 ? null : body
   const text = typeof json === 'string' ? json : Array.isArray(json) ? Buffer.concat(json).toString() : json.toString()
-  return JSON.parse(text)
+  return parseKeepingDigits(text)
 }
 
 /** Aborts after a time, or when the client is gone. */

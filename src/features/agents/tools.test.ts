@@ -100,3 +100,58 @@ test('all tools of a database with twenty tables are less than 3000 tokens', asy
     assert.ok(text.length / 3 < 3000, String(text.length))
   })
 })
+
+test('llms.txt names what its caller sees', async () => {
+  const asVisitor = await api.call('GET /llms.txt')
+  assert.match(asVisitor.headers.get('content-type') ?? '', /^text\/plain/)
+  await api.sql('create table hidden (id int primary key); revoke all on hidden from svc_anon')
+  await eventually(async () => {
+    assert.match((await api.call('GET /llms.txt', { as: ana.token })).text, /- hidden\(id integer key\)/)
+    assert.doesNotMatch((await api.call('GET /llms.txt')).text, /- hidden/)
+  })
+  assert.match(asVisitor.text, /- tickets\(id integer key, subject text, votes integer\)/)
+  assert.match(asVisitor.text, /- add_up\(a integer, b integer\) → integer/)
+})
+
+test('describe tells rules in words, never in SQL', async () => {
+  const { content, text } = await tool('describe', { table: 'notes' })
+  assert.ok(content.rules.includes('You see rows whose owner is you.'), JSON.stringify(content.rules))
+  assert.ok(!text.includes('svc.uid'))
+  assert.ok(content.examples.every((example: string) => /^(list|get|create) \{/.test(example)))
+})
+
+test('no digit of a long number is lost, forth or back', async () => {
+  await api.sql(
+    'create table longs (id bigint primary key, owner uuid not null default svc.uid(), exact numeric, share float8)',
+  )
+  await api.sql('alter table longs enable row level security; create policy own on longs using (owner = svc.uid())')
+  const body = { table: 'longs', body: { id: '9007199254740993', exact: '0.12345678901234567890123', share: 0.1 } }
+  const tried = await eventually(async () => {
+    const answer = await tool('create', body)
+    assert.equal(answer.isError, false, answer.text)
+    return answer
+  })
+  assert.equal(tried.content.changes[0].key, '9007199254740993')
+  await tool('create', { ...body, confirm: tried.content.confirm })
+  const row = (await tool('get', { table: 'longs', id: '9007199254740993' })).content
+  assert.deepEqual([row.id, row.exact, row.share], ['9007199254740993', '0.12345678901234567890123', 0.1])
+  const raw =
+    '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create","arguments":{"table":"longs","body":{"id":9007199254740995}}}}'
+  const sent = await api.call('POST /api/mcp', {
+    as: access,
+    body: raw,
+    headers: { 'content-type': 'application/json' },
+  })
+  assert.equal(sent.body.result.structuredContent.changes[0].key, '9007199254740995', sent.text)
+})
+
+test('without quarantine text of others keeps no write waiting', async () => {
+  const base = `http://localhost:${new URL(api.url).port}`
+  const trusting = await startServer({
+    config: { ...AGENTS, 'agents.quarantine': false, 'server.public_base_url': base },
+    on: api,
+  })
+  const mine = agentTools(trusting, (await agentTokens(api, await api.signUp('dee@x.test'))).access)
+  await mine('list', { table: 'tickets' })
+  assert.ok((await mine('create', { table: 'notes', body: { title: 'x' } })).content.confirm)
+})

@@ -1,9 +1,9 @@
 import { reasonOf } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import { auditStatement } from '../../db/audit.ts'
-import type { Db, Statements } from '../../db/db.ts'
+import { isUuid } from '../../core/uuid.ts'
+import type { Db } from '../../db/db.ts'
+import { insertTraces } from './sql.ts'
 
 export type Trace = {
   readonly who: Identity
@@ -65,15 +65,19 @@ export class Trail {
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
       const some = this.#waiting.splice(0, MOST_AT_ONCE)
-      const statements = some.map((trace) => {
+      const entries = some.map((trace) => {
         const { action, target, values } = entryOf(trace)
-        return auditStatement({ who: trace.who, action, target, ip: trace.ip, newValues: values })
+        const { who, ip } = trace
+        const [userId, keyId] = [userIdOf(who), who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null]
+        return { action, target, values, ip, userId, keyId }
       })
-      await this.#db.run(SYSTEM, statements as unknown as Statements).catch((error: unknown) => {
-        const [{ requestId, ip } = { requestId: '', ip: '' }] = some
-        const attrs = { action: 'agent', target: `${some.length} calls`, ip, requestId, error: reasonOf(error) }
-        this.#observe({ message: 'audit entry lost', attrs })
-      })
+      await this.#db
+        .run(SYSTEM, insertTraces(JSON.stringify(entries).replaceAll('\\u0000', '')))
+        .catch((error: unknown) => {
+          const [{ requestId, ip } = { requestId: '', ip: '' }] = some
+          const attrs = { action: 'agent', target: `${some.length} calls`, ip, requestId, error: reasonOf(error) }
+          this.#observe({ message: 'audit entry lost', attrs })
+        })
     }
   }
 }

@@ -1,5 +1,6 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { DryRun, LoggedChange } from '../../db/history/dry-run.ts'
@@ -87,7 +88,7 @@ function inverseOf({ oid, action, old, new: now }: UndoneChange, schema: Schema,
 
 const ONE = (method: string): string => `${method} /api/collections/{table}/{id}`
 
-const imageOf = (text: string | null): Image | null => (text === null ? null : (JSON.parse(text) as Image))
+const imageOf = (text: string | null): Image | null => (text === null ? null : (parseKeepingDigits(text) as Image))
 
 /** As the path of a request has it. */
 const keyIn = ({ primaryKey }: Table, image: Image): string => {

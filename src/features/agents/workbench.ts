@@ -1,5 +1,6 @@
 import { AppError } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Db } from '../../db/db.ts'
 import { findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
@@ -79,7 +80,7 @@ export class Workbench implements McpServer {
       if (!(refusal instanceof AppError)) throw refusal
       const tables = typeof args['table'] === 'string' ? [args['table'].slice(0, 128)] : []
       await trail.note({ ...trace, tables, rows: 0, error: refusal.errorCode })
-      if (refusal.status >= 500) throw refusal
+      if (refusal.status >= 500 && refusal.status !== 504) throw refusal
       // A message of the database's own code may be text of others.
       if (refusal.errorCode === 'raise_exception') await this.#quarantine()
       return refusalOf(refusal)
@@ -197,7 +198,7 @@ export class Workbench implements McpServer {
     }
     const { counts, rows } = outcome.difference
     const tables = Object.keys(counts)
-    const changes = JSON.parse(outcome.difference.changes) as unknown[]
+    const changes = parseKeepingDigits(outcome.difference.changes) as unknown[]
     switch (outcome.kind) {
       case 'tried': {
         const notes = [

@@ -152,7 +152,9 @@ export class Writes {
     if (!state) throw ended()
     if (hasQuarantine && state.isQuarantined) return { kind: 'pending', why: 'quarantine' }
     if (state.rows + difference.rows > most) return { kind: 'pending', why: 'rows' }
-    if (agent.auto !== null && agent.auto > 0) return this.#commit(tx, of, difference, most)
+    // An undo has two steps in any case.
+    const isOneStep = agent.auto !== null && agent.auto > 0 && of.tool !== 'undo'
+    if (isOneStep) return this.#commit(tx, of, difference, most)
     return { kind: 'tried', confirm: confirmations.issue(agent, statement, difference.text, state.generation) }
   }
 

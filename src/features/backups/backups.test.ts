@@ -29,7 +29,7 @@ const jobEnds = (id: string) =>
       assert.ok(['completed', 'failed'].includes(body.state), body.state)
       return body
     },
-    { seconds: 60 },
+    { seconds: 240 },
   )
 const take = async () => {
   const { status, body } = await api.call('POST /api/admin/backups', { ...asAdmin, json: {} })

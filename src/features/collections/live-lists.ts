@@ -1,6 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { isComparable, type LivePlan, type LiveQuery, type OwnTable } from '../../db/rows/live-query.ts'
+import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { operator } from '../../db/schema/filter/operators.ts'
 import type { PlannedFilter } from '../../db/schema/filter/plan.ts'
@@ -33,6 +34,7 @@ const notWith = (name: string) => badRequest(`live does not go with "${name}"`)
 
 /** Lists that are kept true. Throws what their parameters are refused with. */
 export function createLiveLists({ schema, listDeps }: { schema: SchemaCache; listDeps: ListDeps }) {
+  const sqlCache = new SqlCache()
   return (name: string, query: Query): LiveQuery => {
     const isGiven = (one: string): boolean => !['', 'false'].includes(query[one] ?? '')
     const refused = PAGES.find((one) => query[one] !== undefined) ?? REFUSED.find(isGiven)
@@ -47,11 +49,15 @@ export function createLiveLists({ schema, listDeps }: { schema: SchemaCache; lis
       plan: async (who) => {
         const others: Table[] = []
         for (const one of depends) others.push(await readable(schema, one, who))
-        return onTable(schema, name, who, async (target) => planLive(target, name, given, others, listDeps))
+        return onTable(schema, name, who, async (target) =>
+          planLive(target, name, given, others, { listDeps, sqlCache }),
+        )
       },
     }
   }
 }
+
+type Deps = { readonly listDeps: ListDeps; readonly sqlCache: SqlCache }
 
 async function readable(cache: SchemaCache, name: string, who: Identity): Promise<Table> {
   const viewer = viewerOf(who)
@@ -63,30 +69,34 @@ async function readable(cache: SchemaCache, name: string, who: Identity): Promis
   return found
 }
 
-function planLive(target: TableView, name: string, query: Query, depends: readonly Table[], deps: ListDeps): LivePlan {
+function planLive(target: TableView, name: string, query: Query, depends: readonly Table[], deps: Deps): LivePlan {
   const { schema, table, viewer } = target
   const isView = table.kind === 'view' || table.kind === 'materialized_view'
   if (isView && depends.length === 0) throw badRequest('live on a view needs "depends"', 'validation_failed')
   const slots = new Slots()
   const groups = query['aggregate'] === undefined ? undefined : parseAggregate(query, slots, target)
   const parsed = groups ?? parseList(query, slots, target)
-  const plan = planList(parsed, target, deps)
+  const plan = planList(parsed, target, deps.listDeps)
   const key = isView ? [] : keyFor(table, viewer.role)
   const [known, keys] = [slots.put([]), slots.put('')]
   const filled = (statement: Sql, slot: Slot, value: Value): Sql =>
     statement.fill(slots.values.map((given, i) => (i === slot.index ? value : given)))
-  const list = (
-    groups ? buildLiveAggregate(groups, plan, target, known) : buildLiveList(plan, schema, key, known)
-  ).textAlone()
+  // Lists that differ in values alone share their statements.
+  const shared = (what: string, make: () => Sql): Sql =>
+    deps.sqlCache.get(target, `${what} ${JSON.stringify(parsed)}`, make)
+  const list = shared('live', () =>
+    groups ? buildLiveAggregate(groups, plan, target, known) : buildLiveList(plan, schema, key, known),
+  )
   const elsewhere = [...filterTables(plan.filter), ...expandedTables(plan.shape.expand), ...depends]
   const isAlone = key.length > 0 && !elsewhere.includes(table)
-  const question = isAlone ? concerns(plan, target, keys).textAlone() : undefined
+  const question = isAlone ? shared('concerns', () => concerns(plan, target, keys)) : undefined
   const own: OwnTable | undefined = question && {
     schema,
     table,
     isAggregate: groups !== undefined,
     question: JSON.stringify([name, ...CONDITIONS.map((one) => query[one])]),
     concerns: (rows) => filled(question, keys, rows),
+    isUnfiltered: CONDITIONS.every((one) => query[one] === undefined),
     equal: equalities(plan.filter, slots),
   }
   return {

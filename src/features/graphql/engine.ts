@@ -1,6 +1,5 @@
 import type { DocumentNode, GraphQLObjectType } from 'graphql'
 import { LRUCache } from 'lru-cache'
-import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'

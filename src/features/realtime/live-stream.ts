@@ -18,9 +18,9 @@ export function liveStream(context: RealtimeContext, queries: LiveQueries): Open
     connections.refuseIfDraining()
     const { who, query, headers, raw } = call
     if (who.kind === 'anonymous' && !visitorsMayListen) throw unauthorized('authentication required')
-    const asked = list()
+    const wanted = list()
     if (raw.request.method === 'HEAD') {
-      await asked.plan(who)
+      await wanted.plan(who)
       return { status: 200, headers: STREAM_HEADERS }
     }
     const release = connections.acquire(who)
@@ -37,7 +37,7 @@ export function liveStream(context: RealtimeContext, queries: LiveQueries): Open
       }
       // A browser that reconnects sends the header; the URL still holds what the page began with.
       const position = headers['last-event-id'] || query['lastEventId'] || query['position'] || undefined
-      handle = await queries.open(who, asked, listener, position)
+      handle = await queries.open(who, wanted, listener, position)
       connections.refuseIfDraining()
       const opened = handle
       stream = new EventStream(raw.response, { ...context.client, who })

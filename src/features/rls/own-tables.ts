@@ -6,7 +6,7 @@ import { Ident, sql } from '../../db/sql.ts'
 /** No table of the API: its policies say who may join channels (SELECT) and send to them (INSERT). */
 export const CHANNELS = 'svc.channels'
 /** Nor is this: its policies say who may do what with files, in buckets whose access is `policies`. */
-export const FILES = 'svc.objects'
+const FILES = 'svc.objects'
 
 const OWN: ReadonlySet<string> = new Set([CHANNELS, FILES])
 /** Tables of ours that take policies of the operator. */

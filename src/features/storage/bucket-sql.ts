@@ -1,8 +1,9 @@
 import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
-import type { BucketAccess } from './rights.ts'
+import type { BucketAccess } from './objects/rights.ts'
 
 const BUCKET = sql`json_strip_nulls(json_build_object('id', s.id, 'name', s.name, 'access', s.access, 'public', s.access = 'public',
-  'inline', s.inline, 'quota_bytes', s.quota_bytes, 'max_size', s.max_size, 'allowed_types', s.allowed_types, 'createdAt', ${rfc3339(sql`s.created_at`)}, 'updatedAt', ${rfc3339(sql`s.updated_at`)}))`
+  'inline', s.inline, 'quota_bytes', s.quota_bytes, 'max_size', s.max_size, 'allowed_types', s.allowed_types,
+  'sizes', s.sizes, 'createdAt', ${rfc3339(sql`s.created_at`)}, 'updatedAt', ${rfc3339(sql`s.updated_at`)}))`
 
 export const allBuckets: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`
@@ -17,13 +18,14 @@ export type BucketChange = {
   quota_bytes?: number | null | undefined
   max_size?: number | null | undefined
   allowed_types?: readonly string[] | null | undefined
+  sizes?: readonly string[] | null | undefined
 }
 
 /** No row if the bucket exists already. */
 export const addBucket = (name: string, bucket: BucketChange): Sql => sql`
-  insert into svc.storage_buckets as s (name, access, inline, quota_bytes, max_size, allowed_types)
+  insert into svc.storage_buckets as s (name, access, inline, quota_bytes, max_size, allowed_types, sizes)
   values (${name}, ${bucket.access ?? 'public'}, ${bucket.inline ?? false}, ${bucket.quota_bytes ?? null}::bigint,
-    ${bucket.max_size ?? null}::bigint, ${bucket.allowed_types ?? null}::text[])
+    ${bucket.max_size ?? null}::bigint, ${bucket.allowed_types ?? null}::text[], ${bucket.sizes ?? null}::text[])
   on conflict (name) do nothing returning ${BUCKET}::text as record`
 
 export const changeBucket = (name: string, change: BucketChange): Sql => sql`
@@ -31,6 +33,7 @@ export const changeBucket = (name: string, change: BucketChange): Sql => sql`
     inline = coalesce(${change.inline ?? null}, s.inline),
     ${change.quota_bytes === undefined ? EMPTY : sql`quota_bytes = ${change.quota_bytes}::bigint,`}
     ${change.max_size === undefined ? EMPTY : sql`max_size = ${change.max_size}::bigint,`}
+    ${change.sizes === undefined ? EMPTY : sql`sizes = ${change.sizes}::text[],`}
     ${change.allowed_types === undefined ? EMPTY : sql`allowed_types = ${change.allowed_types}::text[],`} updated_at = now()
   where s.name = ${name} returning ${BUCKET}::text as record`
 

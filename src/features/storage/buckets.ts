@@ -15,9 +15,10 @@ import {
   lockBucket,
   oneBucket,
 } from './bucket-sql.ts'
-import { bucketName } from './names.ts'
-import { BUCKET_ACCESS, type BucketAccess } from './rights.ts'
-import { deleteObjectsOf, hasObjects } from './sql.ts'
+import { SIZE } from './images/parameters.ts'
+import { bucketName } from './objects/names.ts'
+import { BUCKET_ACCESS, type BucketAccess } from './objects/rights.ts'
+import { deleteObjectsOf, hasObjects } from './objects/sql.ts'
 
 const bucket = t.object({
   id: t.uuid(),
@@ -28,6 +29,7 @@ const bucket = t.object({
   quota_bytes: t.optional(t.integer()),
   max_size: t.optional(t.integer()),
   allowed_types: t.optional(t.array(t.string())),
+  sizes: t.optional(t.array(t.string())),
   createdAt: t.time(),
   updatedAt: t.time(),
 })
@@ -41,11 +43,15 @@ const settings = {
   allowed_types: t.optional(
     t.nullable(t.array(t.string(), { description: 'such as image/png or image/*', maxItems: 100 })),
   ),
+  sizes: t.optional(t.nullable(t.array(t.string(), { description: 'of images: 320 (width), 640x480', maxItems: 100 }))),
 }
 
 const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]*\/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)$/
 
-function requireTypes(types: readonly string[] | null | undefined): void {
+type Rules = { allowed_types?: readonly string[] | null; sizes?: readonly string[] | null }
+
+function requireGoodRules({ allowed_types: types, sizes }: Rules): void {
+  for (const size of sizes ?? []) if (!SIZE.test(size)) throw badRequest(`invalid size: ${size}`)
   for (const type of types ?? [])
     if (type.length > 255 || !TYPE.test(type)) throw badRequest(`invalid content type: ${type}`)
 }
@@ -88,7 +94,7 @@ export function bucketRoutes(deps: {
       handle: async (call) => {
         const { body } = call
         const name = bucketName(body.name)
-        requireTypes(body.allowed_types)
+        requireGoodRules(body)
         const addition = addBucket(name, { ...body, access: accessIn(body) })
         const adding = audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues })
         const made = await db.tx(SYSTEM, async (tx) => {
@@ -115,7 +121,7 @@ export function bucketRoutes(deps: {
         const changed = await db.tx(SYSTEM, async (tx) => {
           const now = (await tx.fly(accessBefore(name))) as BucketAccess | null
           if (now === null) throw notFound('bucket not found', 'bucket_not_found')
-          requireTypes(body.allowed_types)
+          requireGoodRules(body)
           const access = accessIn(body, now)
           // Objects that anyone could read must leave the caches.
           if (now === 'public' && access !== undefined && access !== 'public')

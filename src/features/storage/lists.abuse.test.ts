@@ -4,7 +4,7 @@ import { atEnd } from '../../../test/kit/at-end.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../../db/protocol/driver.ts'
 import { stepOf } from '../../db/protocol/flight.ts'
-import { listObjects } from './sql.ts'
+import { listObjects } from './objects/sql.ts'
 
 const api = await startServer()
 const [ada, bob] = [await api.signUp('ada@example.test'), await api.signUp('bob@example.test')]

@@ -3,22 +3,16 @@ import { ownerOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import { limitOf } from '../../core/page.ts'
-import type { ByteRange } from '../../http/files/conditions.ts'
-import { isPassive } from '../../http/files/content-type.ts'
-import { attachment } from '../../http/files/disposition.ts'
-import { NEVER_SCRIPT, plainType, requireNoScript } from '../../http/files/never-script.ts'
-import { sendContent } from '../../http/files/send.ts'
-import type { ByteSource } from '../../http/files/source.ts'
-import { type Call, json, jsonText, noContentAfter, type Reply, type Route, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { addressSubject } from '../../http/wire/client-address.ts'
-import type { Archive } from './archive.ts'
-import type { Blobs } from './blobs/blobs.ts'
-import type { Moving } from './moving.ts'
-import { bucketName, encodedName, objectName } from './names.ts'
-import { isThere, type Objects, requireObject, versionOf } from './objects.ts'
+import { ANY_TRANSFORM, canonical, FITS, FORMATS, TRANSFORM_NAMES, transformIn } from './images/parameters.ts'
+import type { ZipArchive } from './objects/archive.ts'
+import type { Moving } from './objects/moving.ts'
+import { bucketName, encodedName, objectName } from './objects/names.ts'
+import type { Objects } from './objects/objects.ts'
+import type { Uploads } from './objects/uploads.ts'
+import type { Serve } from './serving.ts'
 import type { Signatures } from './signatures.ts'
-import type { StoredObject } from './sql.ts'
-import type { Uploads } from './uploads.ts'
 
 const DEFAULT_EXPIRY = 3_600
 const MAX_EXPIRY = 604_800
@@ -37,59 +31,21 @@ const storageObject = t.object({
   url: t.optional(t.string({ description: 'public address; absent in private buckets' })),
 })
 
-/** The object was replaced or deleted after its row was read and before its bytes were opened. */
-class BytesMissing extends Error {}
-
 export function objectRoutes(deps: {
   objects: Objects
-  blobs: Blobs
   uploads: Uploads
   moving: Moving
-  archive: Archive
+  archive: ZipArchive
   signatures: Signatures
+  serve: Serve
   requires: () => void
 }): Route[] {
-  const { objects, blobs, uploads, moving, archive, signatures, requires } = deps
+  const { objects, uploads, moving, archive, signatures, serve, requires } = deps
   const common = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
   const reads = { ...common, impersonable: true } as const
   const writes = { ...reads, leastRole: 'operator', access: 'write' } as const
   /** One list of a caller or address at a time, because each counts all names that match. */
   const listers = new KeyedMutex()
-
-  /** By a signature, or by the rights of the caller: a bad bearer is an error only where one is needed. */
-  async function readable(
-    call: Call,
-    bucket: string,
-    name: string,
-  ): Promise<{ object: StoredObject; caching: string }> {
-    const found = await objects.find(call.who, bucket, name)
-    const secondsLeft = signatures.secondsLeft(isThere(found) ? { ...found, bucket, name } : undefined, call.query)
-    // The address names one version, so nothing else is ever found at it.
-    if (secondsLeft !== undefined)
-      return { object: requireObject(found), caching: `private, max-age=${secondsLeft}, immutable` }
-    if (found.access !== 'public' && call.badBearer) throw call.badBearer
-    const object = await objects.requireReadable(call.who, found, bucket, name)
-    return { object, caching: object.access === 'public' ? 'public, max-age=86400' : 'private, no-cache' }
-  }
-
-  async function download(call: Call, bucket: string, name: string): Promise<Reply> {
-    requireNoScript(call.headers)
-    const { object, caching } = await readable(call, bucket, name)
-    const { contentType, size, blobId, inline } = object
-    const open = async (range: ByteRange): Promise<ByteSource> => {
-      const bytes = await blobs.read(blobId, range)
-      if (!bytes) throw new BytesMissing(`the bytes of ${bucket}/${name} are missing`)
-      return bytes
-    }
-    const headers = {
-      'Content-Type': plainType(contentType),
-      ...NEVER_SCRIPT,
-      'Content-Security-Policy': 'sandbox',
-      'Cache-Control': caching,
-      ...(!inline && !isPassive(contentType) && { 'Content-Disposition': attachment(name) }),
-    }
-    return sendContent(call, { ...versionOf(object), size, headers, open })
-  }
 
   return [
     route('GET /api/storage/{bucket}', {
@@ -146,17 +102,13 @@ export function objectRoutes(deps: {
       ...reads,
       auth: 'lenient',
       openToVisitors: true,
-      query: { exp: t.string(), sig: t.string({ description: 'of a signed URL' }) },
-      answers: { 200: { content: '*/*' }, 206: { content: '*/*' }, 304: null },
-      handle: async (call) => {
-        const [bucket, name] = [bucketName(call.params.bucket), objectName(call.params.name)]
-        try {
-          return await download(call, bucket, name)
-        } catch (error) {
-          if (!(error instanceof BytesMissing)) throw error
-          return download(call, bucket, name)
-        }
+      query: {
+        exp: t.string(),
+        sig: t.string({ description: 'of a signed URL' }),
+        ...IMAGE_QUERY,
       },
+      answers: { 200: { content: '*/*' }, 206: { content: '*/*' }, 304: null },
+      handle: (call) => serve(call, bucketName(call.params.bucket), objectName(call.params.name)),
     }),
     route('PUT /api/storage/{bucket}/{name...}', {
       summary: 'Upload a file under this name, or replace it; the body is the file',
@@ -205,16 +157,43 @@ export function objectRoutes(deps: {
       summary: 'A URL that opens one file for a while',
       // Without `impersonable`: a URL would outlive the token that made it.
       ...common,
-      body: t.object({ expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })) }),
+      body: t.object({
+        expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })),
+        transform: t.optional(
+          t.union(t.boolean(), t.record(t.union(t.string(), t.number()), { description: 'width, height, …' })),
+        ),
+      }),
       answers: { 200: t.object({ url: t.string() }) },
       handle: async ({ params, body, who }) => {
         const [bucket, name] = [bucketName(params.bucket), objectName(params.name)]
         const { expiresIn = 0 } = body
         if (expiresIn > MAX_EXPIRY) throw badRequest(`expiresIn must not exceed ${MAX_EXPIRY} (7 days)`)
+        const transform = transformOf(body.transform)
         const object = await objects.readable(who, bucket, name)
-        const { exp, sig } = signatures.sign({ ...object, bucket, name }, expiresIn > 0 ? expiresIn : DEFAULT_EXPIRY)
-        return json(200, { url: `/api/storage/${bucket}/${encodedName(name)}?exp=${exp}&sig=${sig}` })
+        const signed = { ...object, bucket, name, transform }
+        const { exp, sig } = signatures.sign(signed, expiresIn > 0 ? expiresIn : DEFAULT_EXPIRY)
+        const more = transform === '' ? '' : `&${transform}`
+        return json(200, { url: `/api/storage/${bucket}/${encodedName(name)}?exp=${exp}&sig=${sig}${more}` })
       },
     }),
   ]
+}
+
+const IMAGE_QUERY = {
+  ...{ width: t.string({ description: 'of an image, in pixels' }), height: t.string() },
+  ...{
+    fit: t.string({ description: FITS.join(', ') }),
+    format: t.string({ description: `${FORMATS.join(', ')}, auto` }),
+  },
+  ...{ quality: t.string(), dpr: t.string(), gravity: t.string() },
+}
+
+/** What a signed URL lets do with an image, as it stands in the URL. */
+function transformOf(given: boolean | Readonly<Record<string, string | number>> | undefined): string {
+  if (typeof given === 'boolean' || given === undefined) return given ? ANY_TRANSFORM : ''
+  const unknown = Object.keys(given).find((name) => !TRANSFORM_NAMES.some((known) => known === name))
+  if (unknown !== undefined) throw badRequest(`unknown parameter: ${unknown}`)
+  const query = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, String(value)]))
+  transformIn(query)
+  return canonical(query)
 }

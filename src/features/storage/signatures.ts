@@ -2,7 +2,14 @@ import { AppError } from '../../core/errors.ts'
 import { equalInConstantTime, hmacSha256 } from '../../core/secret.ts'
 
 /** What a signature covers: these bytes of this object, and no others that have its name later. */
-export type Signed = { bucket: string; name: string; id: string; sha256: string }
+export type Signed = {
+  bucket: string
+  name: string
+  id: string
+  sha256: string
+  /** What it lets do with an image; empty: nothing, it is the file as it is. */
+  transform: string
+}
 
 /** Signed URLs for one object, with an expiry. Their key is separate and survives a rotation of the token keys. */
 export class Signatures {
@@ -32,8 +39,9 @@ export class Signatures {
     return Math.floor(left)
   }
 
-  /** Neither an id nor a hash has a colon, and a name may have any character, so it comes last. */
-  #signature({ bucket, name, id, sha256 }: Signed, exp: string): string {
-    return hmacSha256(this.#key, `${id}:${sha256}:${exp}:${bucket}/${name}`).toString('base64url')
+  /** Only a name may have any character, so it comes last; no bucket has a question mark. */
+  #signature({ bucket, name, id, sha256, transform }: Signed, exp: string): string {
+    const wanted = transform === '' ? '' : `?${transform}:`
+    return hmacSha256(this.#key, `${id}:${sha256}:${exp}:${wanted}${bucket}/${name}`).toString('base64url')
   }
 }

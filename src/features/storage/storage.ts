@@ -1,4 +1,4 @@
-import { notFound } from '../../core/errors.ts'
+import { notFound, reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
@@ -7,22 +7,29 @@ import type { Identify } from '../../http/guard.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { Allowance } from '../../http/rate-limit.ts'
 import { requireEnabled } from '../../http/route.ts'
-import { Archive } from './archive.ts'
 import { Blobs } from './blobs/blobs.ts'
 import { LocalStore } from './blobs/local-store.ts'
 import { S3Store } from './blobs/s3-store.ts'
-import type { Store } from './blobs/store.ts'
+import type { Blob, Store } from './blobs/store.ts'
 import { bucketRoutes } from './buckets.ts'
 import { type CdnConfig, createCdnProvider } from './cdn/provider.ts'
 import { Purges, purgeJob } from './cdn/purge.ts'
 import { purgeRoute } from './cdn/routes.ts'
-import { Moving } from './moving.ts'
-import { Objects } from './objects.ts'
-import { PolicedObjects } from './policed.ts'
+import { ImageTransforms } from './images/images.ts'
+import { findSharp } from './images/worker.ts'
+import { ZipArchive } from './objects/archive.ts'
+import { Moving } from './objects/moving.ts'
+import { Objects } from './objects/objects.ts'
+import { PolicedObjects } from './objects/policed.ts'
+import { urlsOfBucket } from './objects/sql.ts'
+import { Uploads } from './objects/uploads.ts'
 import { objectRoutes } from './routes.ts'
+import { createServing } from './serving.ts'
 import { Signatures } from './signatures.ts'
-import { urlsOfBucket } from './sql.ts'
-import { Uploads } from './uploads.ts'
+import { tusRoutes } from './tus/routes.ts'
+import { ResumableUploads } from './tus/uploads.ts'
+
+const EXPIRY_SWEEP_MS = 60_000
 
 type StorageConfig = {
   enabled: boolean
@@ -33,6 +40,9 @@ type StorageConfig = {
   ownerless_quota: number
   user_quota_bytes: number
   upload_timeout: number
+  upload_expiry: number
+  transform_cache_size: number
+  public_sizes: readonly string[]
   s3_endpoint: string
   s3_bucket: string
   s3_access_key: string
@@ -49,6 +59,8 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  /** Called for the bytes of an upload before its row is written. */
+  mirror: (blob: Blob) => Promise<void> | undefined
   /** How long removed files are kept, for backups that have their rows. */
   keepSeconds: number
   /** Around the store of the configuration. */
@@ -71,7 +83,7 @@ export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
   const store = deps.wrapStore?.(createStore(config)) ?? createStore(config)
-  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds })
+  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds, mirror: deps.mirror })
   const uploads = new Uploads(blobs, deps.identify, {
     maxFileBytes: config.max_file_size,
     timeoutMs,
@@ -86,25 +98,26 @@ export function createStorage(deps: Deps): Storage {
   const rows = { db, policed, wakeLog, baseUrl, ...quotas, purge: purges.one, wakePurge: purges.wake }
   const objects = new Objects(rows)
   const moving = new Moving(rows, objects)
-  const archive = new Archive({ db, objects, policed, blobs, identify: deps.identify, baseUrl })
+  const resumable = new ResumableUploads({
+    ...{ db, store, blobs, objects, uploads, identify: deps.identify },
+    ...{ userQuota: config.user_quota_bytes, expirySeconds: config.upload_expiry },
+  })
+  const archive = new ZipArchive({ db, objects, policed, blobs, identify: deps.identify, baseUrl })
+  const images = new ImageTransforms({ db, blobs, cacheBytes: config.transform_cache_size, library: findSharp() })
+  const signatures = new Signatures(deps.signingKey)
+  const serve = createServing({ objects, blobs, images, signatures, publicSizes: config.public_sizes })
   const requires = requireEnabled(config.enabled, () => notFound('storage is not enabled', 'feature_disabled'))
   const purgeBucket = (bucket: string) => purges.each(urlsOfBucket(bucket, baseUrl()))
+  let expiry: NodeJS.Timeout | undefined
   return {
     store,
     blobs,
     uploads,
     requires,
     routes: [
-      ...objectRoutes({
-        objects,
-        blobs,
-        uploads,
-        moving,
-        archive,
-        signatures: new Signatures(deps.signingKey),
-        requires,
-      }),
+      ...objectRoutes({ objects, uploads, moving, archive, signatures, serve, requires }),
       ...bucketRoutes({ db, purgeBucket, wakePurge: purges.wake, requires }),
+      ...tusRoutes({ resumable, maxSize: config.max_file_size, requires }),
       purgeRoute({ db, provider, countPurgeAll: deps.countPurgeAll, requires }),
     ],
     jobs: { cdn_purge: purgeJob(provider, deps.countPurgeAll) },
@@ -112,8 +125,20 @@ export function createStorage(deps: Deps): Storage {
       if (!config.enabled) return
       blobs.start()
       purges.start()
+      const sweep = (): void => {
+        resumable
+          .removeExpired()
+          .catch((error: unknown) =>
+            observe({ message: 'unfinished uploads not removed', attrs: { error: reasonOf(error) } }),
+          )
+      }
+      expiry = setInterval(sweep, EXPIRY_SWEEP_MS).unref()
     },
-    stop: () => blobs.stop(),
+    async stop() {
+      clearInterval(expiry)
+      images.stop()
+      await blobs.stop()
+    },
   }
 }
 

@@ -2,6 +2,7 @@ import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Agent } from 'undici'
 import { badRequest, isMistake, reasonOf } from '../../core/errors.ts'
+import { traceOutgoing } from '../../core/trace.ts'
 import { isAllowedAddress, isClosedPort } from './address-guard.ts'
 
 export type OutgoingRequest = {
@@ -104,11 +105,15 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
       const { agent, request } = await load()
       const timeout = AbortSignal.timeout(timeoutMs)
       const signal = caller ? AbortSignal.any([timeout, caller]) : timeout
+      const span = traceOutgoing(method, target)
+      const sent = span ? { ...headers, traceparent: span.traceparent } : headers
       try {
-        const response = await request(url, { method, headers, body, dispatcher: agent, signal })
+        const response = await request(url, { method, headers: sent, body, dispatcher: agent, signal })
         const { text, truncated } = await readUpTo(maxBytes, response.body)
+        span?.end(response.statusCode)
         return { status: response.statusCode, headers: flat(response.headers), body: text, truncated }
       } catch (thrown) {
+        span?.end(undefined)
         throw asOutgoingError(thrown, timeout, caller)
       }
     },

@@ -4,7 +4,8 @@ import { reasonOf } from '../../../core/errors.ts'
 import { type Embedded, startEmbedded } from '../../setup/embedded/embedded.ts'
 import { type RecoveryTarget, recoverySettings } from './configuration.ts'
 
-export type Reached = { lsn: string | null; at: string | null; isWholeLog: boolean }
+/** `isBeyond`: the log ended before the moment that was wanted. */
+export type Reached = { lsn: string | null; at: string | null; isBeyond: boolean }
 
 const NOT_REACHED = /recovery ended before configured recovery target was reached/
 
@@ -20,13 +21,13 @@ export async function recoverCluster(options: {
     startEmbedded({ dataDir, binDir, log, settings: recoverySettings(to), isRestoring: true })
   const logFile = join(dataDir, 'postgres.log')
   const before = statSync(logFile, { throwIfNoEntry: false })?.size ?? 0
-  let isWholeLog = target.kind === 'end'
+  let isBeyond = false
   const cluster = await start(target).catch((error: unknown) => {
     if (target.kind !== 'time' || !NOT_REACHED.test(reasonOf(error))) throw error
-    isWholeLog = true
+    isBeyond = true
     return start({ kind: 'end' })
   })
-  return { cluster, reached: { ...reachedIn(readFileSync(logFile).subarray(before).toString()), isWholeLog } }
+  return { cluster, reached: { ...reachedIn(readFileSync(logFile).subarray(before).toString()), isBeyond } }
 }
 
 /** PostgreSQL says in its log where recovery ended. */

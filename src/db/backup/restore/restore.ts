@@ -11,14 +11,18 @@ import { rootSecretFile } from '../../setup/embedded/secret-file.ts'
 import { BlobCopies } from '../stored/files.ts'
 import type { BackupDetails } from '../stored/records.ts'
 import type { Seals } from '../stored/seal.ts'
+import { formatLsn } from '../stored/wal.ts'
 import type { BackupTarget } from '../target/target.ts'
 import { type RestoredBlobs, restoreBlobs } from './blobs.ts'
 import { StoredBackup } from './check.ts'
 import { configureCluster, type RecoveryTarget } from './configuration.ts'
+import { type EndedCredentials, endCredentials } from './credentials.ts'
+import { endedIn } from './point.ts'
 import { type Reached, recoverCluster } from './recover.ts'
+import { checkArchive, unpackArchive } from './wal.ts'
 
 /** Why a restore is refused; the directory is as it was. */
-export class RestoreRefused extends Error {}
+class RestoreRefused extends Error {}
 
 export type RestoreOptions = {
   target: BackupTarget
@@ -30,10 +34,19 @@ export type RestoreOptions = {
   /** Of the operator; a backup with passphrase has its own. */
   rootSecret: string | undefined
   takeOver: boolean
+  /** After a restore to the past: sessions, grants and tokens of then stay good. */
+  keepCredentials: boolean
   say: (line: string) => void
 }
 
-export type RestoreResult = { backup: string; reached: Reached; files: RestoredBlobs; drill: boolean }
+export type RestoreResult = {
+  backup: string
+  reached: Reached
+  files: RestoredBlobs
+  /** Undefined where nothing had to end. */
+  ended: (EndedCredentials & { isKnown: boolean }) | undefined
+  drill: boolean
+}
 
 /** Restores into an empty directory, or leaves it as it was. */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
@@ -43,6 +56,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   requireMajor(backup, dataDir, binDir)
   say(`checking the seals of backup ${backup.id}`)
   const manifest = await stored.check()
+  const end = await checkArchive(target, seals, backup)
   const rootSecret = (await stored.rootSecret()) ?? options.rootSecret
   if (rootSecret === undefined)
     throw new RestoreRefused('the root secret is not in this backup: give --root-secret FILE')
@@ -53,6 +67,8 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
     await mkdir(clusterDir, { mode: 0o700 })
     say('unpacking the database')
     await stored.unpack(manifest, clusterDir)
+    if (backup.archive !== null) say(`unpacking the log up to ${formatLsn(end)}`)
+    await unpackArchive(target, seals, backup, clusterDir)
     configureCluster(clusterDir)
     rootSecretFile(dataDir).keep(rootSecret)
     const result = await recover(options)
@@ -72,22 +88,26 @@ async function recover(options: RestoreOptions): Promise<RestoreResult> {
   writeRestored(dataDir, { ...about, reached: { lsn: null, at: null } })
   say('recovering')
   const { cluster, reached } = await recoverCluster({ dataDir, binDir, target: recovery, log: say })
-  let files: RestoredBlobs
+  let after: Awaited<ReturnType<typeof afterRecovery>>
   try {
-    files = await afterRecovery(cluster, options, new BlobCopies(target, seals))
+    after = await afterRecovery(cluster, options, new BlobCopies(target, seals))
   } finally {
     await cluster.stop()
   }
   writeRestored(dataDir, { ...about, reached: { lsn: reached.lsn, at: reached.at } })
-  return { backup: backup.id, reached, files, drill: !takeOver }
+  return { backup: backup.id, reached, ...after, drill: !takeOver }
 }
 
-async function afterRecovery(cluster: Embedded, { backup, dataDir, say }: RestoreOptions, copies: BlobCopies) {
+async function afterRecovery(cluster: Embedded, options: RestoreOptions, copies: BlobCopies) {
+  const { backup, dataDir, recovery, keepCredentials, target, seals, say } = options
   const client = await openConnection({ url: cluster.url, applicationName: 'svc restore' })
   try {
-    if (backup.files.kind !== 'copied') return { count: 0, bytes: 0, missing: 0 }
+    const isPast = recovery.kind !== 'end' && !keepCredentials
+    const known = isPast ? await endedIn(target, seals, backup.archive) : []
+    const ended = isPast ? { ...(await endCredentials(client, known)), isKnown: backup.archive !== null } : undefined
+    if (backup.files.kind !== 'copied') return { files: { count: 0, bytes: 0, missing: 0 }, ended }
     say('restoring files')
-    return await restoreBlobs(client, copies, join(dataDir, 'storage'))
+    return { files: await restoreBlobs(client, copies, join(dataDir, 'storage')), ended }
   } finally {
     await client.end().catch(() => {})
   }
@@ -103,7 +123,7 @@ function requireEmpty(dataDir: string): boolean {
   return false
 }
 
-export function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
+function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
   const binaries = findBinaries(binDir, accountFor(join(dataDir, 'postgres')))
   if (binaries.major === major) return
   throw new RestoreRefused(

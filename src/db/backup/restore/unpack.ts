@@ -11,7 +11,7 @@ const MOST_SEGMENT_BYTES = 2 ** 30
 const TABLESPACE = /^tablespace-(\d{1,10})$/
 
 /** Where the files of an object lie in the cluster. */
-export function folderOf(object: string): string {
+function folderOf(object: string): string {
   const oid = TABLESPACE.exec(object)?.[1]
   return oid === undefined ? '' : `pg_tblspc/${oid}/`
 }
@@ -85,7 +85,8 @@ export class Unpacker {
     const shown = JSON.stringify(path.slice(0, 200))
     if (path.startsWith('/') || !isSafeName(path))
       throw new SealError(`the backup has a file outside of its folder: ${shown}`)
-    if (type === 'directory') return
+    // The link of a tablespace, which is a folder here: its files have an archive of their own.
+    if (type === 'directory' || (type === 'link' && /^pg_tblspc\/\d{1,10}$/.test(path))) return
     if (type !== 'file') throw new SealError(`the backup has something that is no file: ${shown}`)
     if (this.#seen.has(path)) throw new SealError(`the backup has a file twice: ${shown}`)
     this.#seen.add(path)

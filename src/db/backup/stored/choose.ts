@@ -2,11 +2,6 @@ import type { BackupTarget } from '../target/target.ts'
 import { type BackupDetails, listBackups } from './records.ts'
 import { SealError, type Seals } from './seal.ts'
 
-/** A backup by its id, looked up in the list: an id is never made into a path. */
-export async function findBackup(target: BackupTarget, seals: Seals, id: string): Promise<BackupDetails | undefined> {
-  return (await listBackups(target, seals)).find((backup) => backup.id === id)
-}
-
 /** The newest good backup that fits, or the one of this id. */
 export async function chooseBackup(
   target: BackupTarget,

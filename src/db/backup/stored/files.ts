@@ -90,6 +90,15 @@ export const blobsOfShard = async (client: pg.Client, shard: string): Promise<Bl
   return rows.map((row) => ({ ...row, size: Number(row.size) }))
 }
 
+/** Rows that were committed since, with a margin for transactions that took long. */
+export const recentBlobs = async (client: pg.Client, since: Date): Promise<BlobRow[]> => {
+  const { rows } = await client.query<{ id: string; size: string; sha256: string }>(
+    `select id::text as id, size::text as size, sha256 from svc.blobs where created_at > $1::timestamptz - interval '10 minutes'`,
+    [since.toISOString()],
+  )
+  return rows.map((row) => ({ ...row, size: Number(row.size) }))
+}
+
 /** Copies the blobs of all rows that the target does not have; passes on each row that it then has. */
 export async function copyAllBlobs(options: {
   client: pg.Client

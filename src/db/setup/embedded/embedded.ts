@@ -4,6 +4,7 @@ import { accountFor, needsChown, type SystemAccount } from './account.ts'
 import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } from './address.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import { ensureCluster, passesDescriptors } from './cluster.ts'
+import { extensionSettings, extensionsDir } from './extensions.ts'
 import { type DataLock, lockDataDir } from './lock.ts'
 import {
   launch,
@@ -74,7 +75,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
     clusterDir,
     binaries,
     account,
-    settings,
+    settings: { ...extensionSettings(extensionsDir(dataDir, account, binaries.major), binaries.major), ...settings },
     logFile: join(dataDir, 'postgres.log'),
   }
   const onTcp = process.platform === 'win32'

@@ -19,7 +19,7 @@ await api
   .catch(async () => api.sql('select 1'))
 const base = new URL(`http://localhost:${new URL(api.url).port}`)
 const machine = (await api.app.issueAdminToken()) ?? ''
-const http = await import('../../../cli/mcp/post.ts')
+const http = await import('../../../http/out/post.ts')
 
 type Answer = { status: number; text: string }
 let id = 0

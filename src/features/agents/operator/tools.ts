@@ -77,7 +77,7 @@ export class OperatorTools {
           return await this.#run(name, args)
         } catch (error) {
           const refusal = refusalFor(error)
-          if (!(refusal instanceof AppError) || refusal.status >= 500) throw refusal
+          if (!(refusal instanceof AppError) || (refusal.status >= 500 && refusal.status !== 504)) throw refusal
           return refusalOf(refusal)
         }
       },

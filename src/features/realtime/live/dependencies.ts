@@ -59,7 +59,7 @@ const findDependencies = (tables: readonly number[], isSecured: boolean): Sql =>
       union all
       select d.oid, false from (${rulesOf(isSecured)}) rule where rule.class = 'pg_policy'::regclass and rule.tree ~ (':relid ' || d.oid || '\\M')
       union all select i.inhrelid, false from pg_inherits i where i.inhparent = d.oid
-      union all select i.inhparent, false from pg_inherits i where i.inhrelid = d.oid
+      union all select i.inhparent, false from pg_inherits i where i.inhrelid = d.oid and i.inhparent <> d.source
       union all select f.confrelid, true from pg_constraint f where f.conrelid = d.oid and f.contype = 'f'
         and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
         and not exists (select from pg_trigger t where t.tgrelid = d.oid and t.tgname = 'svc_watch' and t.tgenabled in ('O', 'A'))

@@ -6,7 +6,7 @@ import type { Dependencies } from './dependencies.ts'
 import { digestOfAll, type HeldRow } from './held.ts'
 import type { LiveListener, LiveMessage } from './message.ts'
 
-/** One who is told of a live list. */
+/** One who hears what becomes of a live list. */
 export type LiveMember = {
   readonly listener: LiveListener
   readonly group: LiveGroup
@@ -47,7 +47,7 @@ export class LiveGroup {
   missed: string[] = []
   lastReadAt = Number.NEGATIVE_INFINITY
   interval = 0
-  toldInterval = 0
+  sentInterval = 0
   timer: NodeJS.Timeout | undefined
   clock: NodeJS.Timeout | undefined
   failures = 0

@@ -12,8 +12,12 @@ export type LiveChange =
 
 /** What it takes in memory, about. */
 const ROW_BYTES = 200
-export const bytesOf = (rows: readonly HeldRow[]): number =>
-  rows.reduce((sum, { k, p, d }) => sum + ROW_BYTES + 2 * (k.length + (p?.length ?? 0) + d.length), 0)
+const LIST_BYTES = 2_000
+export const bytesOf = (rows: readonly HeldRow[], name: string): number =>
+  rows.reduce(
+    (sum, { k, p, d }) => sum + ROW_BYTES + 2 * (k.length + (p?.length ?? 0) + d.length),
+    LIST_BYTES + 2 * name.length,
+  )
 
 export const heldOf = (rows: readonly LiveRow[]): HeldRow[] =>
   rows.map(({ k, p, d }) => ({ k: k ?? '', p, d: d ?? '' }))

@@ -31,7 +31,7 @@ export const readKeysBefore = async (db: Db, table: Table, updates: readonly str
   JSON.parse((await db.fly(SYSTEM, keysBefore(table, updates))) ?? '[]') as string[]
 
 /** Groups whose answer to a question is the same. */
-type Asked = { readonly groups: LiveGroup[]; readonly first: LiveGroup; readonly question: Sql }
+type Question = { readonly groups: LiveGroup[]; readonly first: LiveGroup; readonly question: Sql }
 
 /**
  * Which groups have one of the rows among those that they choose from: one question for each caller and filter, many of them
@@ -42,17 +42,17 @@ export async function concerned(
   { keys, groups }: Pick<Inquiry, 'keys' | 'groups'>,
 ): Promise<LiveGroup[]> {
   const found: LiveGroup[] = []
-  const asked = new Map<string, Asked>()
+  const questions = new Map<string, Question>()
   const rows = `[${keys.join(',')}]`
   for (const group of groups) {
     const { own } = group.plan ?? {}
     if (!own || budget.isSlow(group.payer)) found.push(group)
     else {
       const key = JSON.stringify([group.callerKey, own.question])
-      getOrCreate(asked, key, () => ({ groups: [], first: group, question: own.concerns(rows) })).groups.push(group)
+      getOrCreate(questions, key, () => ({ groups: [], first: group, question: own.concerns(rows) })).groups.push(group)
     }
   }
-  await inParallel(flightsOf([...asked.values()]), PARALLEL_FLIGHTS, async (flight) => {
+  await inParallel(flightsOf([...questions.values()]), PARALLEL_FLIGHTS, async (flight) => {
     const [one] = flight
     if (!one) return
     const statements = flight.flatMap(({ first, question }) => [become(first.session), question])
@@ -70,10 +70,10 @@ export async function concerned(
 }
 
 /** One role per flight, because a flight runs under one role. */
-function flightsOf(asked: readonly Asked[]): Asked[][] {
-  const flights: Asked[][] = []
-  for (const role of new Set(asked.map(({ first }) => first.session.role))) {
-    const group = asked.filter(({ first }) => first.session.role === role)
+function flightsOf(questions: readonly Question[]): Question[][] {
+  const flights: Question[][] = []
+  for (const role of new Set(questions.map(({ first }) => first.session.role))) {
+    const group = questions.filter(({ first }) => first.session.role === role)
     for (let i = 0; i < group.length; i += PER_FLIGHT) flights.push(group.slice(i, i + PER_FLIGHT))
   }
   return flights

@@ -142,13 +142,13 @@ test('rows that go with their parent leave the list, though only the parent is i
   talker.close()
 })
 
-test('who takes long is read less often and told so; nobody waits for it', async () => {
+test('who takes long is read less often and is notified; others do not wait for it', async () => {
   const [slow, quick] = [await talk(bo), await talk(ana)]
   await live(slow, 'slow')
   await live(quick, 'notes', { filter: 'id > 1000' })
-  const told = await slow.until(({ type }) => type === 'slow')
-  assert.deepEqual(Object.keys(told).sort(), ['interval', 'live', 'type'])
-  assert.ok(told.interval >= 1_000, `${told.interval}`)
+  const notice = await slow.until(({ type }) => type === 'slow')
+  assert.deepEqual(Object.keys(notice).sort(), ['interval', 'live', 'type'])
+  assert.ok(notice.interval >= 1_000, `${notice.interval}`)
   for (let id = 2; id <= 6; id++) {
     assert.equal((await api.call('POST /api/collections/slow', { as: bo.token, json: { id } })).status, 201)
   }

@@ -78,7 +78,7 @@ test('a live list is the rows of now, then what changes: made, changed, moved an
   talker.close()
 })
 
-test('nobody hears of rows that are not theirs, and what is not theirs causes no message', async () => {
+test('rows of others are not heard of, and cause no message', async () => {
   const [hers, his] = [await talk(ana), await talk(bo)]
   await live(hers, 'notes', { filter: 'id >= 100' })
   await live(his, 'notes', { filter: 'id >= 100' })
@@ -239,7 +239,7 @@ test('as a stream it is the same, with the position as the id; a token in the UR
   stream.close()
 })
 
-test('who comes back with the last position is told what has changed since, or nothing', async () => {
+test('who comes back with the last position is sent what has changed since, or nothing', async () => {
   const talker = await talk(ana)
   const query = { filter: 'id >= 500 && id < 600', fields: 'id' }
   await live(talker, 'notes', query)
@@ -258,4 +258,24 @@ test('who comes back with the last position is told what has changed since, or n
   assert.equal((await again.until(({ live }) => live === 2)).type, 'reply')
   assert.equal((await again.until(({ live, type }) => live === 2 && type !== 'reply')).type, 'rows')
   again.close()
+})
+
+test('where the log goes on elsewhere, as after a restore, all rows are sent again', async () => {
+  const talker = await talk(ana)
+  await live(talker, 'notes', { filter: 'id >= 600', fields: 'id' })
+  await write(ana, 'notes', { id: 600 })
+  const { position } = await talker.until(({ type }) => type === 'diff')
+  await api.sql(`delete from svc.change_log where id >= ${position.split('-')[1]} - 1024`)
+  await api.sql(`insert into notes (id, owner) values (601, '${ana.user.id}')`)
+  await api.sql(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
+  )
+  await eventually(() => {
+    assert.equal(messages(talker, 1).filter(({ type }) => type === 'rows').length, 2)
+    assert.deepEqual(
+      liveRows(talker, 1).items.map((row) => (row as { id: number }).id),
+      [600, 601],
+    )
+  })
+  talker.close()
 })

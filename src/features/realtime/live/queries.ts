@@ -41,7 +41,7 @@ export type LiveHandle = {
 
 /** Without an event trigger, how often the schema is looked at. */
 const LOOK_MS = 700
-/** What is not in the change log is told by migrations/0106_live_queries.sql. */
+/** What is not in the change log is notified; see migrations/0106_live_queries.sql. */
 const CHANNEL = 'svc_live'
 
 /**
@@ -134,7 +134,7 @@ export class LiveQueries {
     if (group.members.delete(member) && group.isIdle && !group.isReading) this.#rest(group)
   }
 
-  /** Nobody has it now. Who comes back soon with its last position is told what has changed since. */
+  /** It has no members. Who comes back soon with its last position is sent what has changed since. */
   #rest(group: LiveGroup): void {
     this.#reader.rest(group)
     if (this.#groups.get(group.key) === group) this.#groups.delete(group.key)

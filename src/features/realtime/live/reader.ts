@@ -149,8 +149,8 @@ export class LiveReader {
     group.failures = 0
     const ms = Number(answer.find(({ n }) => n === -1)?.r?.toString() ?? 0)
     const rows = answer.filter(({ n }) => n !== -1).sort((a, b) => a.n - b.n)
-    const told = this.#apply(group, plan, rows, joining, position)
-    if (!told) {
+    const isApplied = this.#apply(group, plan, rows, joining, position)
+    if (!isApplied) {
       group.joining.unshift(...joining)
       group.isDirty = true
     }
@@ -158,7 +158,7 @@ export class LiveReader {
     return { ms }
   }
 
-  /** Members are told what has changed, those who join are told all of it. False when it has to be read again for that. */
+  /** Members are sent what has changed, those who join all of it. False when it has to be read again for that. */
   #apply(
     group: LiveGroup,
     plan: LivePlan,
@@ -206,7 +206,7 @@ export class LiveReader {
     group.rows = rows
     watch?.hold(group)
     try {
-      this.#deps.hold(group, bytesOf(rows ?? []))
+      this.#deps.hold(group, bytesOf(rows ?? [], group.key))
       return undefined
     } catch (error) {
       if (!(error instanceof AppError)) throw error
@@ -220,15 +220,15 @@ export class LiveReader {
     const { intervalMs } = this.#deps
     group.interval = Math.min(MAX_INTERVAL_MS, Math.max(intervalMs, this.#budget.pauseAfter(group.payer, ms)))
     const interval = Math.ceil(group.interval / intervalMs) * intervalMs
-    const before = group.toldInterval || intervalMs
+    const before = group.sentInterval || intervalMs
     const isNews = interval >= 2 * before || 2 * interval <= before
-    group.toldInterval = isNews ? interval : before
-    const isSlow = group.toldInterval >= 2 * intervalMs
-    const told = isNews ? [...group.members] : isSlow ? joining.map(({ member }) => member) : []
-    if (told.length === 0) return
+    group.sentInterval = isNews ? interval : before
+    const isSlow = group.sentInterval >= 2 * intervalMs
+    const notified = isNews ? [...group.members] : isSlow ? joining.map(({ member }) => member) : []
+    if (notified.length === 0) return
     // After the rows that they are about to be sent.
     setImmediate(() => {
-      for (const { listener } of told) listener.slow(group.toldInterval)
+      for (const { listener } of notified) listener.slow(group.sentInterval)
     })
   }
 

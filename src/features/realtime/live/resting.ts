@@ -3,7 +3,7 @@ import type { LiveGroup } from './group.ts'
 const KEPT_MS = 30_000
 const MAX_BYTES = 32 * 2 ** 20
 
-/** Lists that had members a moment ago: a client that reconnects is told what has changed, and not sent everything again. */
+/** Lists that had members a moment ago: a client that reconnects is sent what has changed, and not everything again. */
 export class Resting {
   readonly #groups = new Map<string, { group: LiveGroup; timer: NodeJS.Timeout }>()
   readonly #onGone: (group: LiveGroup) => void

@@ -5,21 +5,24 @@ import type { Reaction } from './dependencies.ts'
 import type { LiveGroup } from './group.ts'
 import { equalByPolicy } from './policy-equality.ts'
 
-/** What PostgreSQL is asked about changes of a table. */
+/** Questions to PostgreSQL about changes of a table. */
 export type Inquiry = {
   /** JSON of the keys of rows that were made or changed. */
   readonly keys: string[]
-  /** Those about whom it is asked whether the rows are theirs. */
+  /** The lists that the rows may belong to. */
   readonly groups: Set<LiveGroup>
   /** Ids of updates, which may have changed a key. */
   readonly updates: string[]
 }
 
-/** Beyond these, whoever may be concerned reads again. */
+/** A column and the value that it has in every row of a list. `isSure`: most rows with it are in the list. */
+type Place = { readonly column: string; readonly value: string; readonly isSure: boolean }
+
+/** Beyond these, all who may be concerned read again. */
 const MAX_KEYS = 500
 const MAX_UPDATES = 2_000
 
-/** The live lists that a table is part of: who is concerned by a change, as far as that can be told without PostgreSQL. */
+/** The live lists that a table is part of: who is concerned by a change, as far as that is known without PostgreSQL. */
 export class TableWatch {
   readonly #reads = new Set<LiveGroup>()
   readonly #parents = new Set<LiveGroup>()
@@ -31,7 +34,7 @@ export class TableWatch {
   /** By column and value, those who see no row with another one. */
   readonly #byValue = new Map<string, Map<string, Set<LiveGroup>>>()
   readonly #others = new Set<LiveGroup>()
-  readonly #places = new Map<LiveGroup, { column: string; value: string } | undefined>()
+  readonly #places = new Map<LiveGroup, Place | undefined>()
   /** Those of its own that are being read. */
   readonly reading = new Set<LiveGroup>()
   #inquiry: Inquiry | undefined
@@ -127,7 +130,12 @@ export class TableWatch {
   #ask(change: Change, concerns: (group: LiveGroup) => void): void {
     this.#inquiry ??= { keys: [], groups: new Set(), updates: [] }
     const inquiry = this.#inquiry
-    const candidates = this.#candidates(change)
+    const candidates: LiveGroup[] = []
+    for (const group of this.#mayHave(change)) {
+      // Its rows are those of the caller: PostgreSQL would only say so.
+      if (this.#places.get(group)?.isSure) concerns(group)
+      else candidates.push(group)
+    }
     if (change.action === 'update') {
       if (inquiry.updates.length < MAX_UPDATES) inquiry.updates.push(idOf(change))
       else for (const group of this.#judged) concerns(group)
@@ -141,7 +149,7 @@ export class TableWatch {
   }
 
   /** Those whose row it may be. */
-  #candidates({ record }: Change): LiveGroup[] {
+  #mayHave({ record }: Change): LiveGroup[] {
     const found = [...this.#others]
     if (this.#byValue.size === 0) return found
     const row = parsed(record === null ? '' : record.toString())
@@ -161,12 +169,12 @@ export class TableWatch {
 }
 
 /** A column that has one value in each row it may hold. */
-function placeOf({ plan, session }: LiveGroup): { column: string; value: string } | undefined {
+function placeOf({ plan, session }: LiveGroup): Place | undefined {
   if (!plan?.own) return undefined
   const [[column, value] = []] = plan.own.equal
-  if (column !== undefined && value !== undefined) return { column, value }
+  if (column !== undefined && value !== undefined) return { column, value, isSure: false }
   const [owned] = equalByPolicy(plan.own.table, session)
-  return owned === undefined ? undefined : { column: owned, value: session.userId }
+  return owned === undefined ? undefined : { column: owned, value: session.userId, isSure: plan.own.isUnfiltered }
 }
 
 function parsed(text: string): Record<string, unknown> | undefined {

@@ -22,7 +22,7 @@ const MAX_PAUSE_MS = 150
 export class Watches {
   readonly #deps: Deps
   readonly #tables = new Map<number, TableWatch>()
-  /** Tables of which PostgreSQL has to be asked something. */
+  /** Tables with questions to PostgreSQL. */
   readonly #inquiring = new Set<number>()
   #judging: Promise<void> | undefined
   #isStopped = false
@@ -71,7 +71,7 @@ export class Watches {
     await this.#judging
   }
 
-  /** What came of each table since the last round, for all its lists. The dearer a round, the longer until the next. */
+  /** What came of each table since the last round, for all its lists. The more a round costs, the longer until the next. */
   async #judge(): Promise<void> {
     while (this.#inquiring.size > 0 && !this.#isStopped) {
       const beganAt = performance.now()

@@ -27,6 +27,8 @@ type Deps = {
   observe: Observe
   /** How long bytes outlive their rows, for backups that have the rows. */
   keepSeconds: number
+  /** Copies the bytes of an upload elsewhere before its row is written. */
+  mirror: (blob: Blob) => Promise<void> | undefined
 }
 type Removal = { ids: string[]; isLate?: true }
 
@@ -85,7 +87,14 @@ export class Blobs {
     } catch (error) {
       throw storeFailure(source.errored ?? error)
     }
-    return { id, size, sha256: hash.digest('hex') }
+    const blob = { id, size, sha256: hash.digest('hex') }
+    try {
+      await this.#deps.mirror(blob)
+    } catch (error) {
+      await this.discard(blob)
+      throw error
+    }
+    return blob
   }
 
   /** Undefined when the blob was removed since its row was read. */

@@ -23,11 +23,17 @@ export class DiskReserve {
     return this.#left >= 0 ? undefined : this.#look(bytes)
   }
 
-  async #look(bytes: number): Promise<void> {
+  /** Rejects as a full disk does if so many bytes are not free. */
+  async requireFree(bytes: number): Promise<number> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 })
     const { bavail, blocks, bsize } = await statfs(this.#directory)
-    const free = bavail * bsize - Math.max(this.#bytes, blocks * bsize * MIN_PART)
+    const reserve = this.#bytes === 0 ? 0 : Math.max(this.#bytes, blocks * bsize * MIN_PART)
+    const free = bavail * bsize - reserve
     if (free < bytes) throw Object.assign(new Error('only the reserve of the disk is left'), { code: 'ENOSPC' })
-    this.#left = Math.min(free, SLICE) - bytes
+    return free
+  }
+
+  async #look(bytes: number): Promise<void> {
+    this.#left = Math.min(await this.requireFree(bytes), SLICE) - bytes
   }
 }

@@ -6,7 +6,7 @@ import { isUuid } from '../../../core/uuid.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, FileSource } from '../../../http/files/source.ts'
 import { DiskReserve } from './disk-reserve.ts'
-import type { Store, StoredBlob } from './store.ts'
+import { type Store, type StoredBlob, storeFailure } from './store.ts'
 
 /** A live writer touches its file this often, even if no bytes arrive. */
 const TOUCH_MS = 10_000
@@ -41,6 +41,12 @@ export class LocalStore implements Store {
 
   takeRoom(bytes: number): Promise<void> | undefined {
     return this.#disk.take(bytes)
+  }
+
+  async requireRoom(bytes: number): Promise<void> {
+    await this.#disk.requireFree(bytes).catch((error: unknown) => {
+      throw storeFailure(error)
+    })
   }
 
   async write(id: string, source: Readable): Promise<void> {

@@ -11,6 +11,8 @@ export interface Store {
   start?(): void
   /** Rejects if there is no room for further bytes; undefined if there is for sure. */
   takeRoom?(bytes: number): Promise<void> | undefined
+  /** Rejects as a full disk does if so many bytes would not fit; nothing is set aside for them. */
+  requireRoom?(bytes: number): Promise<void>
   /** Resolves when the bytes are whole and durable under `id`; if it rejects, nothing is stored. */
   write(id: string, source: Readable): Promise<void>
   /** Undefined if there is no such blob. */

@@ -1,0 +1,111 @@
+import type { Identity } from '../../core/identity.ts'
+
+/** A point in the WAL of the primary, as bytes from its beginning. */
+export type Lsn = bigint
+
+/** `16/B374D848` → bytes. */
+export function lsnOf(text: string): Lsn {
+  const [high = '0', low = '0'] = text.split('/')
+  return (BigInt(`0x${high}`) << 32n) | BigInt(`0x${low}`)
+}
+
+/** A page of the WAL begins with a header, in which no record ends: what stands in it ended with the page before. */
+const PAGE = 8192n
+const LARGEST_HEADER = 40n
+export function endOfRecord(lsn: Lsn, pageSize: Lsn = PAGE): Lsn {
+  const offset = lsn % PAGE
+  return pageSize === PAGE && offset <= LARGEST_HEADER ? lsn - offset : lsn
+}
+
+/** `Svc-Position`, opaque to clients: timeline and point, hexadecimal. */
+export const headerOf = (timeline: number, lsn: Lsn): string => `${timeline.toString(16)}-${lsn.toString(16)}`
+
+/** Undefined for any other text, and for a position of another timeline: what that had alone is gone. */
+export function lsnOfHeader(text: string | undefined, timeline: number): Lsn | undefined {
+  const [, on, at] = /^([0-9a-f]{1,8})-([0-9a-f]{1,16})$/.exec(text ?? '') ?? []
+  if (on === undefined || at === undefined || Number.parseInt(on, 16) !== timeline) return undefined
+  return BigInt(`0x${at}`)
+}
+
+/** Who a caller is to the memory of writers; undefined for those whose writes concern every reader. */
+function writerKey(who: Identity): string | undefined {
+  if (who.kind === 'user' || who.kind === 'mfa') return who.id
+  if (who.kind === 'key') return who.userId ?? who.keyId
+  return undefined
+}
+
+const FAR: Lsn = 1n << 64n
+
+/**
+ * What readers must find on a replica: each writer its own last write, and everybody what visitors, the server and the
+ * operator wrote. Kept until every replica in use has it.
+ */
+export class WrittenPositions {
+  readonly #writers = new Map<string, Lsn>()
+  /** Of all writes of this process. */
+  #last: Lsn = 0n
+  /** What every reader needs. */
+  #floor: Lsn = 0n
+  /** A write whose position is not known yet: until the next look at the primary nobody reads elsewhere. */
+  #isUnknown = true
+
+  get last(): Lsn {
+    return this.#last
+  }
+
+  /** For tests and gauges. */
+  get size(): number {
+    return this.#writers.size
+  }
+
+  wrote(who: Identity, lsn: Lsn): void {
+    if (lsn > this.#last) this.#last = lsn
+    const writer = writerKey(who)
+    if (writer !== undefined) this.#writers.set(writer, this.#last)
+    else if (who.kind === 'anonymous') this.#floor = this.#last
+  }
+
+  /** A request that may have written in other names than the caller's. */
+  finished(who: Identity): void {
+    const writer = writerKey(who)
+    if (writer !== undefined) this.#writers.set(writer, this.#last)
+    else if (who.kind === 'anonymous') this.#floor = this.#last
+    else this.#isUnknown = true
+  }
+
+  lost(): void {
+    this.#isUnknown = true
+  }
+
+  /** The primary is here. `began`: when it was asked, nothing was unknown. */
+  sampled(lsn: Lsn, wasUnknown: boolean): void {
+    if (lsn > this.#last) this.#last = lsn
+    if (!wasUnknown) return
+    this.#floor = this.#last
+    this.#isUnknown = false
+  }
+
+  get isUnknown(): boolean {
+    return this.#isUnknown
+  }
+
+  /** Another timeline: points of the one before mean nothing. */
+  restart(): void {
+    this.#writers.clear()
+    this.#last = 0n
+    this.#floor = 0n
+    this.#isUnknown = true
+  }
+
+  needOf(who: Identity): Lsn {
+    if (this.#isUnknown) return FAR
+    const writer = writerKey(who)
+    const own = writer === undefined ? 0n : (this.#writers.get(writer) ?? 0n)
+    return own > this.#floor ? own : this.#floor
+  }
+
+  /** Every replica in use has replayed up to here. */
+  forget(replayed: Lsn): void {
+    for (const [writer, lsn] of this.#writers) if (lsn <= replayed) this.#writers.delete(writer)
+  }
+}
