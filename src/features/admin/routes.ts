@@ -108,7 +108,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       answers: { 200: t.object({ token: t.string() }) },
       handle: async ({ body: { email, password, code, client } }) => {
         if (password === undefined && code !== undefined) return json(200, { token: await openWithCode(db, code) })
-        if (password === undefined) throw badRequest('password is required')
+        if (!password) throw badRequest('password is required')
         const token = await tokens.login(password, email && normaliseEmail(email), code)
         if (client === 'dashboard') await markAsDashboard(db, token)
         return json(200, { token })
