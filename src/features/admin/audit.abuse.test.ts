@@ -23,7 +23,6 @@ const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
   config: {
     'push.enabled': true,
-    'agents.admin': true,
     'auth.oauth_provider.enabled': true,
     'ai.embedding_provider': 'hash',
     'agents.admin': true,
@@ -269,17 +268,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
       api.call(`DELETE /api/admin/mfa/passkey/credentials/${ofZoe.id}`, { as: zoe }),
     'POST /api/admin/mfa/totp/enroll/confirm': () =>
       api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
-    'POST /api/admin/mcp': askOperatorTools,
     'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
   }
 }
-
-/** With the token that only this machine has, under the name that the server calls itself by. */
-const askOperatorTools = async (): Promise<{ status: number }> =>
-  post(`${api.url}/api/admin/mcp`, JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' }), {
-    host: `localhost:${new URL(api.url).port}`,
-    authorization: `Bearer ${await api.app.issueAdminToken()}`,
-  })
 
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
