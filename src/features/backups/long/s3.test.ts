@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { startS3 } from '../../../test/fakes/s3-server.ts'
-import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
-import { Seals } from '../../db/backup/stored/seal.ts'
-import { openTarget } from '../../db/backup/target/open-target.ts'
+import { startS3 } from '../../../../test/fakes/s3-server.ts'
+import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
+import { Seals } from '../../../db/backup/stored/seal.ts'
+import { openTarget } from '../../../db/backup/target/open-target.ts'
 
 const s3 = await startS3()
 const home = testFolder()

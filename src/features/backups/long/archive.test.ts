@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
-import { eventually } from '../../../test/kit/kit.ts'
+import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
+import { eventually } from '../../../../test/kit/kit.ts'
 
 const home = testFolder()
 const [dataDir, to] = [join(home, 'data'), join(home, 'target')]
