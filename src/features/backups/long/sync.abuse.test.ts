@@ -2,7 +2,14 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { startS3 } from '../../../../test/fakes/s3-server.ts'
-import { folderElsewhere, query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
+import {
+  folderElsewhere,
+  query,
+  runSvc,
+  startEmbeddedServer,
+  testFolder,
+  upload,
+} from '../../../../test/kit/backups.ts'
 import { eventually } from '../../../../test/kit/kit.ts'
 
 const home = testFolder()
