@@ -29,17 +29,21 @@ const byName: Readonly<Record<string, Command>> = {
   doctor: {
     usage: 'doctor',
     summary: 'look at configuration, database and machine; exit code 1 when something is found',
+    examples: ['svc doctor', 'svc doctor --json'],
     run: async (context) => (await import('./doctor/doctor.ts')).doctor(context),
   },
   extensions: {
     usage: 'extensions',
     summary: 'extensions of PostgreSQL: what this database has, could have, and what each is for here',
+    examples: ['svc extensions', 'svc extensions --json'],
     run: async (context) => (await import('./extensions/extensions.ts')).listExtensions(context),
   },
   'extensions add': {
     usage: 'extensions add <name> [--from <file.deb or folder>]',
     summary: 'add an extension such as vector to the embedded PostgreSQL',
+    examples: ['svc extensions add vector', 'svc extensions add vector --from ./postgresql-18-pgvector.deb'],
     flags: { from: 'string' },
+    about: { from: 'a Debian package, or a folder with control file, SQL and library' },
     run: async (context) => (await import('./extensions/extensions.ts')).addExtension(context),
   },
   sql: {
@@ -71,13 +75,19 @@ const byName: Readonly<Record<string, Command>> = {
   advise: {
     usage: 'advise',
     summary: 'what would make the database faster or safer, with SQL to apply',
+    examples: ['svc advise', 'svc advise --json'],
     usesServer: true,
     run: async (context) => (await import('./advise.ts')).adviseCommand(context),
   },
   mcp: {
     usage: 'mcp [--read-only] [--admin]',
     summary: 'connect a local agent over stdio: as you, signed in by the browser; --admin: as the operator',
+    examples: ['svc mcp', 'svc mcp --read-only'],
     flags: { admin: 'boolean', 'read-only': 'boolean' },
+    about: {
+      admin: 'the tools of the operator, with the token of this machine',
+      'read-only': 'nothing can be written',
+    },
     usesServer: true,
     run: async (context) => (await import('./mcp/mcp.ts')).mcpCommand(context),
   },

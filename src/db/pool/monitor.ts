@@ -91,7 +91,7 @@ export class Monitor {
     const { client, timeline } = await this.#primary.find('savanna listener')
     try {
       // Before anything is written there.
-      if (!this.#isReplica) await client.query('select svc.note_timeline($1)', [timeline])
+      if (!this.#isReplica) await client.query('select svc.note_timeline($1)', [timeline]).catch(unlessDenied)
     } catch (error) {
       destroy(client)
       throw error
@@ -182,3 +182,8 @@ const OBSERVED = {
   ok: { message: 'database reachable' },
   unreachable: { message: 'database unreachable' },
 } as const
+
+/** A role that does not own the schema leaves it to the server that does. */
+function unlessDenied(error: unknown): void {
+  if ((error as { code?: unknown }).code !== '42501') throw error
+}

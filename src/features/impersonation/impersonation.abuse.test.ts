@@ -47,7 +47,9 @@ test('every other route refuses it, also with the right to write', async () => {
     [],
   )
   const tokens = [await impersonate({ user_id: ana.user.id, write: true }), await impersonate({ anonymous: true })]
-  const closed = api.app.routes.filter(({ auth, impersonable, upgrade }) => auth !== 'none' && !impersonable && !upgrade)
+  const closed = api.app.routes.filter(
+    ({ auth, impersonable, upgrade }) => auth !== 'none' && !impersonable && !upgrade,
+  )
   assert.ok(closed.length > 60)
   for (const { method, path, auth } of closed) {
     for (const token of tokens) {
