@@ -14,7 +14,7 @@ export async function startTelemetry(endpoint: string, metrics: Metrics): Promis
   const [api, trace, metric, resources, traceOtlp, metricOtlp] = await load()
   const base = endpoint.replace(/\/+$/, '')
   const resource = resources.resourceFromAttributes({
-    'service.name': process.env['OTEL_SERVICE_NAME'] || 'savanna',
+    'service.name': 'savanna',
     'service.version': version,
   })
   const provider = new trace.BasicTracerProvider({

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { skip } from '../../test/kit/browser.ts'
-import { openDashboard, startDashboard } from './kit/dashboard.ts'
+import { skip } from '../../../test/kit/browser.ts'
+import { openDashboard, startDashboard } from '../kit/dashboard.ts'
 
 /** Would run, load, reorder or break something if it were anything but text. */
 const SCRIPT = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
