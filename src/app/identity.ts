@@ -58,7 +58,7 @@ import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
 
 /** Statements that drop all credentials of an account except the password. */
-const dropCredentials = (userId: string): Sql[] => [
+export const dropCredentials = (userId: string): Sql[] => [
   dropFactors(userId),
   dropPasskeys(userId),
   revokeKeysOf(userId),

@@ -145,6 +145,18 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./users.ts')).users(context),
   },
+  'adopt pocketbase': {
+    usage: 'adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>]',
+    summary: 'bring collections, rules, users and files of a PocketBase; a dry run until --apply',
+    examples: ['svc adopt pocketbase ./pb_data', 'svc adopt pocketbase ./pb_data --apply'],
+    about: {
+      apply: 'do it; without it the plan is printed and nothing changes',
+      out: 'write schema and policies as migrations into this folder instead',
+      profile: 'the auth collection in which people who register later get a record; default: users',
+    },
+    flags: { apply: 'boolean', out: 'string', profile: 'string' },
+    run: async (context) => (await import('./adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
+  },
   'secrets rotate': {
     examples: ['svc secrets rotate signing-key', 'svc secrets rotate signing-key --compromised'],
     about: { compromised: 'the old key verifies nothing from now on' },

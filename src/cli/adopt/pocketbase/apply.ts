@@ -1,0 +1,176 @@
+import type pg from 'pg'
+import type { Config } from '../../../config/config.ts'
+import { Primary } from '../../../db/pool/primary.ts'
+import { openDatabase } from '../../../db/setup/database.ts'
+import { inTransaction } from '../../../db/setup/migrate.ts'
+import { createStore } from '../../../features/storage/storage.ts'
+import { withDatabaseUrl } from '../../command/database.ts'
+import { Progress } from '../../files/progress.ts'
+import type { Plan } from '../plan.ts'
+import { bringPeople, type People } from './accounts.ts'
+import { bringFiles, type SourceFile } from './files.ts'
+import { OWNER } from './helpers.ts'
+import { CLOSE, PRELUDE } from './migrations.ts'
+import { bringRows } from './rows.ts'
+import { quoted } from './rule-sql.ts'
+import type { Schema } from './schema.ts'
+import type { Source } from './source.ts'
+import type { Statement } from './statements.ts'
+
+export type Brought = { schema: Schema; people: People; files: readonly SourceFile[]; plan: Plan }
+
+/** One run at a time on a database. */
+const LOCK_ID = 0x53_56_43_40
+
+export const apply = (config: Config, source: Source, brought: Brought): Promise<Record<string, number>> =>
+  withDatabaseUrl(config, async (url) => {
+    const database = { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] }
+    const { pool } = await openDatabase({
+      url,
+      config: database,
+      api: config.api,
+      observe: () => {},
+      progress: () => {},
+    })
+    await pool.stop()
+    const { client } = await new Primary(url).find('svc')
+    try {
+      const { rowCount } = await client.query('select from (select pg_try_advisory_lock($1) as free) l where free', [
+        LOCK_ID,
+      ])
+      if (rowCount === 0) throw new Error('another svc adopt is at work on this database')
+      return await bring(client, config, source, brought)
+    } finally {
+      await client.end().catch(() => {})
+    }
+  })
+
+async function bring(
+  client: pg.Client,
+  config: Config,
+  source: Source,
+  brought: Brought,
+): Promise<Record<string, number>> {
+  const { schema, people, files, plan } = brought
+  const tables = await inTransaction(client, () => makeSchema(client, schema))
+  const users = await bringPeople(client, source, people, plan.notes)
+  let rows = 0
+  for (const table of schema.tables) rows += await bringRows(client, source, table, plan.notes, () => {})
+  await addConstraints(client, schema, plan.notes)
+  const progress = new Progress(plan.files.bytes, files.length)
+  const store = createStore(config.storage)
+  store.start?.()
+  const count = await bringFiles(client, store, files, (bytes) => {
+    progress.add(bytes)
+    progress.fileDone()
+  }).finally(() => store.stop())
+  progress.end()
+  await compareCounts(client, brought)
+  return { tables, users, rows, files: count }
+}
+
+/** Everything or nothing; what an earlier run made, or migrations of `--out`, stays as it is. */
+async function makeSchema(client: pg.Client, schema: Schema): Promise<number> {
+  const { rows } = await client.query<{ key: string }>(
+    `select key from svc.adopted where source = 'pocketbase' and kind = 'table'`,
+  )
+  const known = new Set(rows.map(({ key }) => key))
+  // Helpers know the auth collections of one app; those of another would lose their callers.
+  const other = [...known].find((name) => !schema.tables.some(({ collection }) => collection.name === name))
+  if (other !== undefined)
+    throw new Error(`another PocketBase was adopted into this database, with a collection ${other}`)
+  const missing = schema.tables.filter(({ collection }) => !known.has(collection.name))
+  if (missing.length === 0) return 0
+  const made = new Set<string>()
+  for (const { collection, columns, bucket } of missing) {
+    const there = await columnsOf(client, collection.name)
+    const wanted = columns.map(({ name, type }) => `${name} ${type}`).sort()
+    if (there.length === 0) {
+      made.add(collection.name)
+      const { rowCount } = await client.query(
+        'select from svc.storage_buckets where name = $1 union all select from svc.objects where bucket = $1 limit 1',
+        [bucket ?? null],
+      )
+      if (rowCount !== 0)
+        throw new Error(`there is a bucket ${bucket} already, so the files of ${collection.name} have no place`)
+    } else if (there.join() !== wanted.join())
+      throw new Error(`there is a table public.${collection.name} already, with other columns`)
+    await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'table', $1)`, [
+      collection.name,
+    ])
+  }
+  if (made.size === 0) return 0
+  for (const sql of PRELUDE) await client.query(sql)
+  for (const statement of [...schema.statements, ...schema.access]) {
+    if (statement.collection === undefined || made.has(statement.collection)) await run(client, statement)
+  }
+  await client.query(CLOSE)
+  return made.size
+}
+
+async function run(client: pg.Client, { by, sql }: Statement): Promise<void> {
+  if (by === 'server') {
+    await client.query(sql)
+    return
+  }
+  await client.query(`set local role ${OWNER}`)
+  await client.query(sql)
+  await client.query('reset role')
+}
+
+async function columnsOf(client: pg.Client, table: string): Promise<string[]> {
+  const { rows } = await client.query<{ one: string }>(
+    `select a.attname || ' ' || format_type(a.atttypid, a.atttypmod) as one from pg_attribute a join pg_class c on c.oid = a.attrelid
+     join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'public' and c.relname = $1 and a.attnum > 0 and not a.attisdropped`,
+    [table],
+  )
+  return rows.map(({ one }) => one).sort()
+}
+
+/** Rows that are older than a rule of theirs stay; the rule holds for what is written from now on. */
+async function addConstraints(client: pg.Client, schema: Schema, notes: Brought['plan']['notes']): Promise<void> {
+  for (const { collection, name, sql, isIndex } of schema.constraints) {
+    const { rowCount } = await client.query(
+      `select from svc.adopted where source = 'pocketbase' and kind = 'constraint' and key = $1`,
+      [name],
+    )
+    if (rowCount !== 0) continue
+    await inTransaction(client, async () => {
+      await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'constraint', $1)`, [name])
+      const { rowCount: there } = await client.query(
+        'select from pg_constraint where conname = $1 union all select from pg_class where relname = $1',
+        [name],
+      )
+      if (there !== 0) return
+      await client.query(`set local role ${OWNER}`)
+      await client.query('savepoint before')
+      const refused = await client.query(sql).then(
+        () => undefined,
+        (error: Error) => error.message,
+      )
+      if (refused !== undefined) {
+        await client.query('rollback to before')
+        if (!isIndex) await client.query(`${sql} not valid`)
+        notes.push({
+          level: 'warning',
+          what: `${collection}: ${name}`,
+          why: isIndex ? `the index was not made: ${refused}` : `holds for new rows alone: ${refused}`,
+        })
+      }
+      await client.query('reset role')
+    })
+  }
+}
+
+/** Everything that the source has was brought, by this run or an earlier one. */
+async function compareCounts(client: pg.Client, { schema, plan }: Brought): Promise<void> {
+  for (const { collection } of schema.tables) {
+    const { rows } = await client.query<{ count: string }>(
+      `select count(*) from svc.adopted where source = 'pocketbase' and kind = 'row' and starts_with(key, $1)`,
+      [`${collection.id}/`],
+    )
+    const wanted = plan.tables.find(({ name }) => name === collection.name)?.rows ?? 0
+    if (Number(rows[0]?.count) < wanted)
+      throw new Error(`${quoted(collection.name)} has ${wanted} rows in PocketBase, and ${rows[0]?.count} came`)
+  }
+}

@@ -1,0 +1,119 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { constants, existsSync, lstatSync, readdirSync, realpathSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { join, sep } from 'node:path'
+import { Transform } from 'node:stream'
+import type pg from 'pg'
+import { inTransaction } from '../../../db/setup/migrate.ts'
+import type { Store } from '../../../features/storage/blobs/store.ts'
+import { isObjectName } from '../../../features/storage/objects/names.ts'
+import { contentTypeOf } from '../../../http/files/content-type.ts'
+import type { Note } from '../plan.ts'
+
+export type SourceFile = { bucket: string; name: string; path: string; size: number }
+
+const MAX_NOTES = 50
+
+/** Regular files below `storage`, without what PocketBase makes of them (thumbs, attributes). */
+export function listFiles(
+  folder: string,
+  buckets: ReadonlyMap<string, string>,
+  maxSize: number,
+  notes: Note[],
+): SourceFile[] {
+  const root = join(folder, 'storage')
+  if (!existsSync(root)) return []
+  const home = realpathSync(folder)
+  const found: SourceFile[] = []
+  let unnamed = 0
+  const skip = (what: string, why: string): void => {
+    if (++unnamed <= MAX_NOTES) notes.push({ level: 'skipped', what, why })
+  }
+  for (const [id, bucket] of buckets) {
+    const base = join(root, id)
+    if (!isFolder(base)) continue
+    if (!realpathSync(base).startsWith(home + sep)) continue
+    for (const record of readdirSync(base)) {
+      if (!isFolder(join(base, record))) {
+        skip(`${id}/${record}`, 'is a link or no folder')
+        continue
+      }
+      for (const file of readdirSync(join(base, record))) {
+        if (file.startsWith('thumbs_') || file.endsWith('.attrs')) continue
+        const path = join(base, record, file)
+        const stat = lstatSync(path)
+        const name = `${record}/${file}`
+        if (!stat.isFile()) skip(`${bucket}/${name}`, 'is a link or no file')
+        else if (!isObjectName(name)) skip(`${bucket}/${name}`, 'is no name for a file here')
+        else if (stat.size > maxSize) skip(`${bucket}/${name}`, 'is larger than storage.max_file_size')
+        else found.push({ bucket, name, path, size: stat.size })
+      }
+    }
+  }
+  if (unnamed > MAX_NOTES)
+    notes.push({ level: 'skipped', what: `${unnamed - MAX_NOTES} further files`, why: 'for the same reasons' })
+  return found
+}
+
+const isFolder = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+
+/** Adds the files that no run has added before; resolves to their number. Bytes are durable before their row. */
+export async function bringFiles(
+  client: pg.Client,
+  store: Store,
+  files: readonly SourceFile[],
+  heard: (bytes: number) => void,
+): Promise<number> {
+  let added = 0
+  for (const file of files) {
+    const key = `${file.bucket}/${file.name}`
+    const { rowCount } = await client.query(
+      `select from svc.adopted where source = 'pocketbase' and kind = 'file' and key = $1`,
+      [key],
+    )
+    if (rowCount === 0) {
+      await bringFile(client, store, file, key)
+      added++
+    }
+    heard(file.size)
+  }
+  return added
+}
+
+async function bringFile(client: pg.Client, store: Store, file: SourceFile, key: string): Promise<void> {
+  const id = randomUUID()
+  const hash = createHash('sha256')
+  let size = 0
+  const meter = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk)
+      size += chunk.length
+      done(null, chunk)
+    },
+  })
+  const handle = await open(file.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  try {
+    if (!(await handle.stat()).isFile()) throw new Error(`${file.path} is no regular file any more`)
+    const source = handle.createReadStream({ autoClose: false })
+    source.once('error', (error) => meter.destroy(error))
+    await store.write(id, source.pipe(meter))
+  } finally {
+    await handle.close()
+  }
+  try {
+    await inTransaction(client, async () => {
+      const sha256 = hash.digest('hex')
+      await client.query('insert into svc.blobs (id, size, sha256) values ($1, $2, $3)', [id, size, sha256])
+      const { rowCount } = await client.query(
+        `insert into svc.objects (bucket, name, content_type, blob_id, size, sha256, is_operators)
+         values ($1, $2, $3, $4, $5, $6, true) on conflict (bucket, name) do nothing`,
+        [file.bucket, file.name, contentTypeOf(file.name), id, size, sha256],
+      )
+      if (rowCount === 0) throw new Error(`${key} is there already`)
+      await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'file', $1)`, [key])
+    })
+  } catch (error) {
+    await store.remove(id)
+    throw error
+  }
+}
