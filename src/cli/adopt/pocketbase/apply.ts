@@ -9,15 +9,15 @@ import { Progress } from '../../files/progress.ts'
 import type { Plan } from '../plan.ts'
 import { bringPeople, type People } from './accounts.ts'
 import { bringFiles, type SourceFile } from './files.ts'
-import { OWNER } from './helpers.ts'
-import { CLOSE, PRELUDE } from './migrations.ts'
+import { CLOSE_SCHEMA, PRELUDE } from './migrations.ts'
 import { bringRows } from './rows.ts'
 import { quoted } from './rule-sql.ts'
-import type { Schema } from './schema.ts'
+import type { TargetSchema } from './schema.ts'
 import type { Source } from './source.ts'
+import { ADOPTED_OWNER } from './sql-functions.ts'
 import type { Statement } from './statements.ts'
 
-export type Brought = { schema: Schema; people: People; files: readonly SourceFile[]; plan: Plan }
+export type Brought = { schema: TargetSchema; people: People; files: readonly SourceFile[]; plan: Plan }
 
 /** One run at a time on a database. */
 const LOCK_ID = 0x53_56_43_40
@@ -70,7 +70,7 @@ async function bring(
 }
 
 /** Everything or nothing; what an earlier run made, or migrations of `--out`, stays as it is. */
-async function makeSchema(client: pg.Client, schema: Schema): Promise<number> {
+async function makeSchema(client: pg.Client, schema: TargetSchema): Promise<number> {
   const { rows } = await client.query<{ key: string }>(
     `select key from svc.adopted where source = 'pocketbase' and kind = 'table'`,
   )
@@ -104,7 +104,7 @@ async function makeSchema(client: pg.Client, schema: Schema): Promise<number> {
   for (const statement of [...schema.statements, ...schema.access]) {
     if (statement.collection === undefined || made.has(statement.collection)) await run(client, statement)
   }
-  await client.query(CLOSE)
+  await client.query(CLOSE_SCHEMA)
   return made.size
 }
 
@@ -113,7 +113,7 @@ async function run(client: pg.Client, { by, sql }: Statement): Promise<void> {
     await client.query(sql)
     return
   }
-  await client.query(`set local role ${OWNER}`)
+  await client.query(`set local role ${ADOPTED_OWNER}`)
   await client.query(sql)
   await client.query('reset role')
 }
@@ -128,7 +128,7 @@ async function columnsOf(client: pg.Client, table: string): Promise<string[]> {
 }
 
 /** Rows that are older than a rule of theirs stay; the rule holds for what is written from now on. */
-async function addConstraints(client: pg.Client, schema: Schema, notes: Brought['plan']['notes']): Promise<void> {
+async function addConstraints(client: pg.Client, schema: TargetSchema, notes: Brought['plan']['notes']): Promise<void> {
   for (const { collection, name, sql, isIndex } of schema.constraints) {
     const { rowCount } = await client.query(
       `select from svc.adopted where source = 'pocketbase' and kind = 'constraint' and key = $1`,
@@ -142,7 +142,7 @@ async function addConstraints(client: pg.Client, schema: Schema, notes: Brought[
         [name],
       )
       if (there !== 0) return
-      await client.query(`set local role ${OWNER}`)
+      await client.query(`set local role ${ADOPTED_OWNER}`)
       await client.query('savepoint before')
       const refused = await client.query(sql).then(
         () => undefined,

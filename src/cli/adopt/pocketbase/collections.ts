@@ -2,7 +2,7 @@ import type { Source, SourceRow } from './source.ts'
 
 type FieldType = 'text' | 'number' | 'bool' | 'date' | 'autodate' | 'select' | 'json' | 'relation' | 'file' | 'geoPoint'
 
-export type Field = {
+export type CollectionField = {
   name: string
   /** As PocketBase calls it, e.g. `editor`. */
   from: string
@@ -28,7 +28,7 @@ export type Collection = {
   id: string
   name: string
   type: 'base' | 'auth' | 'view'
-  fields: readonly Field[]
+  fields: readonly CollectionField[]
   indexes: readonly string[]
   /** null: superusers alone; empty: everybody. */
   rules: Readonly<Record<RuleKind, string | null>>
@@ -83,7 +83,7 @@ function collectionOf(row: SourceRow, isNew: boolean, unknown: Read['unknownFiel
   if (!['base', 'auth', 'view'].includes(type)) throw new Error(`the collection ${name} has an unknown type: ${type}`)
   const options = objectOf(row['options'], name)
   const given = listOf(isNew ? row['fields'] : row['schema'], name)
-  const fields: Field[] = []
+  const fields: CollectionField[] = []
   for (const one of isNew ? given : [...given, ...impliedFields(type)]) {
     const merged = { ...(one['options'] as Given | undefined), ...one }
     const fieldName = String(one['name'])
@@ -133,7 +133,7 @@ const impliedFields = (type: string): Given[] =>
         { name: 'updated', type: 'autodate', onCreate: true, onUpdate: true },
       ]
 
-function fieldOf(name: string, given: Given): Field | undefined {
+function fieldOf(name: string, given: Given): CollectionField | undefined {
   const from = String(given['type'])
   const type = KINDS[from]
   if (!type) return undefined

@@ -15,7 +15,7 @@ export type SourceFile = { bucket: string; name: string; path: string; size: num
 const MAX_NOTES = 50
 
 /** Regular files below `storage`, without what PocketBase makes of them (thumbs, attributes). */
-export function listFiles(
+export function listSourceFiles(
   folder: string,
   buckets: ReadonlyMap<string, string>,
   maxSize: number,

@@ -5,9 +5,9 @@ import { type Plan, printPlan } from '../plan.ts'
 import { readPeople } from './accounts.ts'
 import { apply, type Brought } from './apply.ts'
 import { type Collection, readCollections } from './collections.ts'
-import { listFiles } from './files.ts'
+import { listSourceFiles } from './files.ts'
 import { writeMigrations } from './migrations.ts'
-import { schemaOf } from './schema.ts'
+import { targetSchemaOf } from './schema.ts'
 import { openSource, type Source, sqliteName } from './source.ts'
 
 /** `svc adopt pocketbase <pb_data>`: prints the plan; `--apply` does it, `--out` writes it as migrations. */
@@ -50,13 +50,13 @@ function planOf(
   if (profile !== undefined && !collections.some(({ name, type }) => name === profile && type === 'auth')) {
     throw new Error(`there is no auth collection called ${profile}`)
   }
-  const schema = schemaOf(collections, counterOf(source), profile)
+  const schema = targetSchemaOf(collections, counterOf(source), profile)
   const people = readPeople(source, collections)
   const fileNotes: Plan['notes'] = []
   const buckets = new Map(
     schema.tables.flatMap(({ collection, bucket }) => (bucket === undefined ? [] : [[collection.id, bucket] as const])),
   )
-  const files = listFiles(folder, buckets, config.storage.max_file_size, fileNotes)
+  const files = listSourceFiles(folder, buckets, config.storage.max_file_size, fileNotes)
   const plan: Plan = {
     source: `pocketbase ${resolve(folder)}`,
     apply: options.isApplied,

@@ -1,9 +1,9 @@
 import type { Note, PlannedPolicy } from '../plan.ts'
 import type { Collection } from './collections.ts'
-import { HELPERS } from './helpers.ts'
 import { RuleError } from './rule-parser.ts'
 import { type Compiled, compileRule, literal, quoted, type World } from './rule-sql.ts'
-import type { Column, Statement } from './statements.ts'
+import { HELPERS } from './sql-functions.ts'
+import type { Statement, TargetColumn } from './statements.ts'
 
 type Command = PlannedPolicy['command']
 type Access = { statements: Statement[]; policies: PlannedPolicy[]; notes: Note[] }
@@ -13,7 +13,7 @@ const BOTH = 'svc_anon, svc_authenticated'
 /** Grants and policies of a table, and the policy of its files. */
 export function accessOf(
   collection: Collection,
-  columns: readonly Column[],
+  columns: readonly TargetColumn[],
   world: World,
   bucket: string | undefined,
 ): Access {
@@ -151,14 +151,14 @@ const policySql = (table: string, { name, command, using, check }: PlannedPolicy
   `create policy ${quoted(name)} on ${table} for ${command} to ${BOTH}${using === null ? '' : ` using (${using})`}${check === null ? '' : ` with check (${check})`}`
 
 /** Hidden fields are not read, and ids and accounts not changed. */
-function grantsOf(table: string, columns: readonly Column[]): string[] {
-  const names = (wanted: (column: Column) => boolean): string =>
+function grantsOf(table: string, columns: readonly TargetColumn[]): string[] {
+  const names = (wanted: (column: TargetColumn) => boolean): string =>
     columns
       .filter(wanted)
       .map(({ name }) => quoted(name))
       .join(', ')
   const hasHidden = columns.some(({ field }) => field?.hidden)
-  const written = ({ name, field }: Column): boolean =>
+  const written = ({ name, field }: TargetColumn): boolean =>
     name !== 'account_id' && !field?.hidden && field?.type !== 'autodate'
   const changed = names((column) => column.name !== 'id' && written(column))
   return [

@@ -2,15 +2,15 @@ import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import type { Note } from '../plan.ts'
 import type { Collection } from './collections.ts'
-import { OWNER } from './helpers.ts'
 import { quoted } from './rule-sql.ts'
 import { type Source, type SourceRow, sqliteName } from './source.ts'
-import type { Column } from './statements.ts'
+import { ADOPTED_OWNER } from './sql-functions.ts'
+import type { TargetColumn } from './statements.ts'
 
 const BATCH_ROWS = 500
 const BATCH_BYTES = 4 * 2 ** 20
 
-type Table = { collection: Collection; columns: readonly Column[] }
+type Table = { collection: Collection; columns: readonly TargetColumn[] }
 
 /** Adds the rows that no run has added before; each batch is a transaction. Resolves to their number. */
 export async function bringRows(
@@ -81,7 +81,7 @@ async function addRows(
   const table = `public.${quoted(collection.name)}`
   const names = columns.map(({ name }) => quoted(name)).join(', ')
   await client.query(`select set_config('svc.adopting', 'on', true)`)
-  await client.query(`set local role ${OWNER}`)
+  await client.query(`set local role ${ADOPTED_OWNER}`)
   await client.query(
     `insert into ${table} (${names}) select ${names} from json_populate_recordset(null::${table}, $1::json)`,
     [JSON.stringify(fresh)],
@@ -95,7 +95,7 @@ const clean = (text: string): string => text.replaceAll('\0', '')
 
 function recordOf(
   row: SourceRow,
-  columns: readonly Column[],
+  columns: readonly TargetColumn[],
   changes: { dates: number; json: number },
 ): Record<string, unknown> {
   const record: Record<string, unknown> = Object.create(null)

@@ -5,8 +5,8 @@ export type Operand =
   | { kind: 'path'; path: readonly string[]; modifier: string | undefined; text: string }
   | { kind: 'call'; text: string }
 
-export type Comparison = { kind: 'comparison'; left: Operand; operator: string; isAny: boolean; right: Operand }
-export type Rule = Comparison | { kind: 'and' | 'or'; items: readonly Rule[] }
+export type RuleComparison = { kind: 'comparison'; left: Operand; operator: string; isAny: boolean; right: Operand }
+export type Rule = RuleComparison | { kind: 'and' | 'or'; items: readonly Rule[] }
 
 export class RuleError extends Error {}
 

@@ -1,7 +1,7 @@
 import { Ident } from '../../../db/sql.ts'
-import type { Collection, Field } from './collections.ts'
-import { HELPERS, MACROS } from './helpers.ts'
-import { type Comparison, type Operand, parseRule, type Rule, RuleError } from './rule-parser.ts'
+import type { Collection, CollectionField } from './collections.ts'
+import { type Operand, parseRule, type Rule, type RuleComparison, RuleError } from './rule-parser.ts'
+import { HELPERS, MACROS } from './sql-functions.ts'
 
 export const quoted = (name: string): string => new Ident(name).quoted
 export const literal = (text: string): string =>
@@ -52,7 +52,7 @@ export function compileRule(
   const tableOf = (one: Collection): string => `public.${quoted(one.name)}`
   const column = (row: string, name: string): string => `${row}.${quoted(name)}`
 
-  const fieldOf = (one: Collection, name: string): Field => {
+  const fieldOf = (one: Collection, name: string): CollectionField => {
     const field = one.fields.find((candidate) => candidate.name === name)
     if (field) return field
     throw new RuleError(`${one.name}.${name} is no field that a rule can be kept for`)
@@ -60,7 +60,7 @@ export function compileRule(
 
   const ofField = (
     row: string,
-    field: Field,
+    field: CollectionField,
     modifier: string | undefined,
     joins: Joins,
     key: string,
@@ -221,7 +221,7 @@ export function compileRule(
     return follow(collection, places.row, path, operand, joins, '', false)
   }
 
-  const compare = (given: Comparison, joins: Joins): { sql: string; isMulti: boolean } => {
+  const compare = (given: RuleComparison, joins: Joins): { sql: string; isMulti: boolean } => {
     const left = operandOf(given.left, joins)
     const right = operandOf(given.right, joins)
     return { sql: comparison(given.operator, left, right), isMulti: isMultiple(left) || isMultiple(right) }

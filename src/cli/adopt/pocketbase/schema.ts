@@ -1,15 +1,15 @@
 import type { Note, PlannedPolicy, PlannedTable } from '../plan.ts'
-import type { Collection, Field } from './collections.ts'
-import { HELPERS, helperFunctions, OWNER } from './helpers.ts'
+import type { Collection, CollectionField } from './collections.ts'
 import { accessOf } from './policies.ts'
 import { literal, quoted, type World } from './rule-sql.ts'
-import type { Column, Statement } from './statements.ts'
+import { ADOPTED_OWNER, HELPERS, helperFunctions } from './sql-functions.ts'
+import type { Statement, TargetColumn } from './statements.ts'
 
 /** Added after the rows, because rows may be older than a rule of theirs. */
 type Constraint = { collection: string; name: string; sql: string; isIndex?: true }
 
-export type Schema = {
-  tables: readonly { collection: Collection; columns: readonly Column[]; bucket: string | undefined }[]
+export type TargetSchema = {
+  tables: readonly { collection: Collection; columns: readonly TargetColumn[]; bucket: string | undefined }[]
   planned: PlannedTable[]
   policies: PlannedPolicy[]
   statements: Statement[]
@@ -27,7 +27,11 @@ const profileOrder = (collections: readonly Collection[], first: string | undefi
   return [...auth].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1))
 }
 
-export function schemaOf(collections: readonly Collection[], counts: Counts, profile: string | undefined): Schema {
+export function targetSchemaOf(
+  collections: readonly Collection[],
+  counts: Counts,
+  profile: string | undefined,
+): TargetSchema {
   const notes: Note[] = []
   const kept = collections.filter((one) => {
     if (one.type === 'view')
@@ -103,15 +107,15 @@ function bucketsOf(collections: readonly Collection[]): Map<string, string> {
   return found
 }
 
-function columnsOf({ type, fields }: Collection, isWhole: (field: string) => boolean): Column[] {
-  const column = (name: string, kind: string, extra: string, from: string, field?: Field): Column => ({
+function columnsOf({ type, fields }: Collection, isWhole: (field: string) => boolean): TargetColumn[] {
+  const column = (name: string, kind: string, extra: string, from: string, field?: CollectionField): TargetColumn => ({
     name,
     type: kind,
     extra,
     from,
     field,
   })
-  const of = (field: Field): Column => {
+  const of = (field: CollectionField): TargetColumn => {
     const { name, from } = field
     if (field.isMultiple) return column(name, 'text[]', " not null default '{}'", from, field)
     switch (field.type) {
@@ -148,7 +152,7 @@ function columnsOf({ type, fields }: Collection, isWhole: (field: string) => boo
 }
 
 /** Ids, moments and row security. */
-function tableSetup({ name, id }: Collection, columns: readonly Column[]): Statement[] {
+function tableSetup({ name, id }: Collection, columns: readonly TargetColumn[]): Statement[] {
   const table = `public.${quoted(name)}`
   const dates = columns.filter(({ field }) => field?.type === 'autodate')
   const touch = `${HELPERS}.${quoted(`touch_${id}`)}`
@@ -167,7 +171,7 @@ function tableSetup({ name, id }: Collection, columns: readonly Column[]): State
     ...(dates.length > 0
       ? [
           `create or replace function ${touch}() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $f$ begin
-  if current_user = '${OWNER}' and current_setting('svc.adopting', true) = 'on' then return new; end if;
+  if current_user = '${ADOPTED_OWNER}' and current_setting('svc.adopting', true) = 'on' then return new; end if;
   if tg_op = 'INSERT' then ${set('onCreate')} else ${keep} ${set('onUpdate')} end if;
   return new;
 end $f$`,
@@ -201,13 +205,13 @@ end $f$`,
 
 function constraintsOf(
   { name, id, indexes }: Collection,
-  columns: readonly Column[],
+  columns: readonly TargetColumn[],
   world: World,
   notes: Note[],
 ): Constraint[] {
   const table = `public.${quoted(name)}`
   const found: Constraint[] = []
-  const check = (column: Column, what: string, condition: string): void => {
+  const check = (column: TargetColumn, what: string, condition: string): void => {
     const constraint = `pb_${id}_${what}_${columns.indexOf(column)}`.slice(0, 63)
     found.push({
       collection: name,
@@ -281,7 +285,7 @@ function constraintsOf(
 /** Plain lists of columns; those of columns that accounts have instead are not needed. */
 function indexOf(
   text: string,
-  columns: readonly Column[],
+  columns: readonly TargetColumn[],
 ): { name: string; unique: boolean; columns: string[]; where: string } | 'skip' | undefined {
   const found =
     /^\s*create\s+(unique\s+)?index\s+(?:if\s+not\s+exists\s+)?[`"[]?(\w+)[`"\]]?\s+on\s+[`"[]?\w+[`"\]]?\s*\(([^()]*)\)\s*(where\s+.*)?;?\s*$/is.exec(

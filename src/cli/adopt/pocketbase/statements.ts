@@ -1,5 +1,11 @@
-import type { Field } from './collections.ts'
+import type { CollectionField } from './collections.ts'
 
 /** `owner`: run as the role that owns what comes along; `server`: what touches objects of ours. */
 export type Statement = { by: 'owner' | 'server'; collection: string | undefined; sql: string }
-export type Column = { name: string; type: string; extra: string; from: string; field: Field | undefined }
+export type TargetColumn = {
+  name: string
+  type: string
+  extra: string
+  from: string
+  field: CollectionField | undefined
+}
