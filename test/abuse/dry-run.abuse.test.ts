@@ -304,3 +304,15 @@ test('changes beyond eight megabytes are not listed, and the answer says so', as
   const { status, body } = await api.call('POST /api/collections/parts/import', request)
   assert.deepEqual([status, body.dry_run.changes.length, body.dry_run.truncated], [200, 9, true])
 })
+
+test('the first change of all is in the answer of a dry run of admin SQL', async () => {
+  const fresh = await startServer()
+  await fresh.sql(`create table firsts (id int primary key); select svc.watch('firsts')`)
+  assert.deepEqual(await fresh.sql('select is_called from svc.change_log_id_seq'), [{ is_called: 'f' }])
+  const json = { query: 'insert into firsts values (1)' }
+  const { body } = await fresh.call('POST /api/admin/sql', { as: 'admin', json, headers: dry })
+  assert.deepEqual(
+    body.dry_run.changes.map(({ key }: { key: number }) => key),
+    [1],
+  )
+})

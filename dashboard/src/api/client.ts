@@ -71,7 +71,7 @@ function adminClient(): DataClient<AnyDatabase> {
 export const svc = adminClient()
 export const realtime: Realtime = createRealtime(svc.core)
 
-/** Somebody else's calls, with a token of theirs. */
+/** Sends calls as an impersonated caller, with the token of that impersonation. */
 export function clientAs(token: string): { client: DataClient<AnyDatabase>; realtime: Realtime } {
   const client = createClient<AnyDatabase>(location.origin, { key: token, onError, retry: 1, timeout: 40_000 })
   return { client, realtime: createRealtime(client.core) }

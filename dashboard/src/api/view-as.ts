@@ -26,7 +26,7 @@ session.subscribe(() => {
 
 let renewal: ReturnType<typeof setTimeout> | undefined
 
-/** Tokens live five minutes, so while somebody looks they are made anew. */
+/** A token of an impersonation lives five minutes; the page makes the next one while it is open. */
 export async function startViewAs(who: Who, label: string, write = false): Promise<void> {
   clearTimeout(renewal)
   const answer = await post<{ token: string; expires_at: string }>('/api/admin/impersonate', {

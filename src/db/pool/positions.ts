@@ -46,7 +46,7 @@ export class WrittenPositions {
   #last: Lsn = 0n
   /** What every reader needs. */
   #floor: Lsn = 0n
-  /** A write whose position is not known yet: until the next look at the primary nobody reads elsewhere. */
+  /** A write whose position is not known yet: until the next look at the primary this caller reads there. */
   #isUnknown = true
 
   get last(): Lsn {

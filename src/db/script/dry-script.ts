@@ -32,7 +32,8 @@ export async function tryScript(client: pg.Client, script: string, keepsAll: boo
   await client.query('begin')
   await client.query('insert into svc.dry_run_guard values (1)')
   const begun = await client.query<{ xid: string; since: string }>(
-    'select pg_catalog.pg_current_xact_id()::text as xid, last_value::text as since from svc.change_log_id_seq',
+    // Of a log without a change `last_value` is the id of the first one.
+    'select pg_catalog.pg_current_xact_id()::text as xid, (last_value - (not is_called)::int)::text as since from svc.change_log_id_seq',
   )
   const { xid, since } = begun.rows[0] ?? { xid: '', since: '0' }
   let results: ScriptResult[] = []

@@ -18,11 +18,12 @@ const REMEMBERED = sql`interval '90 days'`
 const PRODUCTS = /\b(Edg|OPR|SamsungBrowser|Firefox|FxiOS|CriOS|Chrome|Safari|curl|node|okhttp|Dart|CFNetwork)\b/
 const SYSTEMS = /\b(Windows|iPhone|iPad|Macintosh|Android|CrOS|Linux)\b/
 
-/** Versions do not count: they change with every update. */
-const familyOf = (userAgent: string): string => {
-  const product = PRODUCTS.exec(userAgent)?.[1] ?? userAgent.split('/')[0] ?? ''
-  return `${product} ${SYSTEMS.exec(userAgent)?.[1] ?? ''}`
-}
+/** Words of a known list alone, because they stand in a mail. Versions do not count: they change with every update. */
+const familyOf = (userAgent: string): string =>
+  [PRODUCTS, SYSTEMS]
+    .map((known) => known.exec(userAgent)?.[1] ?? '')
+    .join(' ')
+    .trim()
 
 /** Whether the account is used, but not with this device in the last 90 days. It is from now on. */
 const remember = (userId: string, device: string): Sql => sql`
@@ -51,7 +52,7 @@ export const deviceNotices =
       const isNew = await db.tx(SYSTEM, async (tx) => {
         const answer = await tx.fly(remember(id, sha256(`${family} ${networkOf(ip)}`)))
         if (answer !== 'true') return false
-        const where = family.trim() === '' ? ip : `${family.trim()}, ${ip}`
+        const where = family === '' ? ip : `${family}, ${ip}`
         const Notice = `Your ${appName} account was signed in to from a new device (${where}).`
         await tx.run(queueMail('auth.security_notice', email, { Notice }))
         return true

@@ -16,7 +16,7 @@ export type RegistrationDeps = {
 
 export const REGISTRATION_PATH = '/api/auth/clients'
 
-/** Dynamic registration (RFC 7591) of public clients. Those that nobody agreed to go after a day. */
+/** Dynamic registration (RFC 7591) of public clients. A client without a consent is removed after a day. */
 export const registrationRoute = ({ db, requires, countRegistration }: RegistrationDeps): Route =>
   route('POST /api/auth/clients', {
     summary: 'Register an application (RFC 7591)',

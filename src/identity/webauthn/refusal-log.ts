@@ -3,7 +3,7 @@ import type { OnRefused } from './ceremony.ts'
 
 const EVERY_MS = 60_000
 
-/** Says why a passkey was refused, at most once a minute: anybody can be refused as often as they like. */
+/** Says why a passkey was refused, at most once a minute: a stranger can be refused any number of times. */
 export function createRefusalLog(observe: Observe): OnRefused {
   let until = Number.NEGATIVE_INFINITY
   return (reason) => {

@@ -12,7 +12,7 @@ type Answer = { results?: SqlResult[] } & Partial<SqlResult> & {
 
 const resultsOf = (answer: Answer): SqlResult[] => answer.results ?? (answer.columns ? [answer as SqlResult] : [])
 
-/** All statements, with the result of each; as somebody else if that is how the page is seen. */
+/** Runs all statements, with the result of each; as the impersonated caller while the page views as one. */
 export async function runSql(query: string, mode: Mode, signal: AbortSignal): Promise<Outcome> {
   const as = viewAs.get()
   const began = performance.now()

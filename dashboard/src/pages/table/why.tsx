@@ -26,7 +26,7 @@ type Explained = {
 
 const ACTIONS = ['select', 'insert', 'update', 'delete'] as const
 
-/** Why somebody can or cannot see or write a row: each policy's verdict, for every action. */
+/** Why a caller can or cannot see or write a row: each policy's verdict, for every action. */
 export function Why({ table, id, row }: { table: string; id: string; row: Record<string, unknown> | undefined }) {
   const as = viewAs.use()
   const [user, setUser] = useState<{ id: string; email: string } | null>(null)

@@ -10,7 +10,7 @@ const ROW = 33
 const HEAD = 36
 const GUTTER = 46
 const COPIED_ROWS = 20_000
-/** Chromium ends an element at 33.5 million px. Whoever wants to go further jumps to a value. */
+/** Chromium ends an element at 33.5 million px. Rows beyond it are reached by jumping to a value of the sort column. */
 const MOST_ROWS = 1_000_000
 
 /** Rows that stay where they are kept, of which only those in view are in the page. One cell has the focus (WAI-ARIA grid). */

@@ -97,7 +97,7 @@ export async function setSynchronous(client: pg.Client, isOn: boolean): Promise<
   await client.query('select pg_reload_conf()')
 }
 
-/** Ends sessions that wait for the archive: their transactions are committed here, and nobody is told that they are. */
+/** Ends sessions that wait for the archive: their transactions are committed here, without an acknowledgement. */
 export async function endWaiters(client: pg.Client): Promise<number> {
   const { rows } = await client.query(
     `select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and pid <> pg_backend_pid()`,

@@ -43,7 +43,7 @@ const MAX_WAITING = 8 * 2 ** 20
 const GAP_MS = 2
 
 /**
- * Messages to the other processes, by NOTIFY, in the order in which they were given. Each batch is signed: whoever may
+ * Messages to the other processes, by NOTIFY, in the order in which they were given. Each batch is signed: a role that may
  * run NOTIFY in the database can neither speak for a user nor put one out.
  */
 export class Relay {
