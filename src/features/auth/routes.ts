@@ -6,6 +6,7 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import type { Loop } from '../../db/loop.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
+import type { SessionHooks } from '../../identity/hooks.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
@@ -29,6 +30,7 @@ export type AuthDeps = Pick<
   config: AuthSettings & SessionConfig & { enabled: boolean; signing_algorithm: SigningAlgorithm | 'auto' }
   publicBaseUrl: () => string
   noticeDevice: NoticeDevice
+  hooks: SessionHooks
   box: SecretBox
   /** See loadRootSecret. */
   rootSecret: string
