@@ -80,7 +80,7 @@ const dropAddedSince = (userId: string, since: string): Sql[] => [
 export async function createIdentity(
   config: Config,
   platform: Platform,
-  { email, sms }: Messages,
+  { email, sms, hooks }: Messages,
   lifecycle: Lifecycle,
   {
     logEntries,
@@ -158,7 +158,11 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
-  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
+  const foreigners = createForeigners({
+    db,
+    read: createIssuers(config.auth.issuers, gateways),
+    beforeSignUp: hooks.beforeSignUp,
+  })
   const auth = createAuth({
     db,
     revocations,
@@ -169,6 +173,7 @@ export async function createIdentity(
     noticeDevice: config.auth.new_device_mail
       ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
       : () => {},
+    hooks,
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
@@ -187,6 +192,7 @@ export async function createIdentity(
     requireGoodPassword: createPasswordPolicy(config.auth, gateways),
     requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
+    beforeSignUp: hooks.beforeSignUp,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
     onRevoked: revoked('user'),

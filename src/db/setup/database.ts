@@ -9,6 +9,7 @@ import { hostsOf } from '../protocol/hosts.ts'
 import { Replicas } from '../replicas/replicas.ts'
 import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
+import { prepareHooksRole } from './hooks-role.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
@@ -32,6 +33,8 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
+  /** Functions of the operator's are called as hooks. */
+  hasHookFunctions?: boolean
   /** How long a primary is waited for; default: not at all. */
   waitMs?: number
 }): Promise<{
@@ -42,6 +45,8 @@ export async function openDatabase(options: {
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
+  /** Why hook functions cannot be called. */
+  noHookFunctions: string | undefined
 }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
@@ -60,6 +65,7 @@ export async function openDatabase(options: {
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
     const callers = await prepareAuthenticator(client, address)
     const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
+    const noHookFunctions = options.hasHookFunctions ? await prepareHooksRole(client, callers.login) : undefined
     const statementTimeoutMs = api.statement_timeout * 1000
     const shared = {
       callerLogin: callers.login,
@@ -85,7 +91,14 @@ export async function openDatabase(options: {
       pool,
       replicas,
       openAnother,
-      warnings: [...warnings, ...callers.warnings, ...admins.warnings, ...(await missingExtensions(client))],
+      warnings: [
+        ...warnings,
+        ...callers.warnings,
+        ...admins.warnings,
+        ...(noHookFunctions === undefined ? [] : [noHookFunctions]),
+        ...(await missingExtensions(client)),
+      ],
+      noHookFunctions,
       logKey,
       adminLogins: admins.logins,
     }

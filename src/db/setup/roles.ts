@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
 import { Ident } from '../sql.ts'
+import { createHooksRole, HAS_HOOKS_ROLE } from './hooks-role.ts'
 import { withMigrationLock } from './migrate.ts'
 
 const ROLES = ['svc_anon', 'svc_authenticated'] as const
@@ -23,7 +24,8 @@ async function areReady(client: pg.Client, schemas: readonly string[]): Promise<
         where r.rolname in ('svc_anon', 'svc_authenticated')
           and pg_catalog.pg_has_role(r.oid,
             case when pg_catalog.current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
-          and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage')) as ready,
+          and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage')
+          and ${HAS_HOOKS_ROLE}) as ready,
       (select value::text from svc.settings where key = 'granted_schemas') as granted`)
   const granted = JSON.parse(rows[0]?.granted ?? '[]') as string[]
   return Number(rows[0]?.ready) === ROLES.length && schemas.every((schema) => granted.includes(schema))
@@ -41,6 +43,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
   }
   await withMigrationLock(client, async () => {
     for (const role of ROLES) await attempt(`create the role ${role}`, createRole(role))
+    await attempt('create the role svc_hooks', createHooksRole)
     // SET ROLE needs membership when the server's own role is not a superuser.
     await attempt(`become the request roles`, grantMembership)
     for (const role of ROLES)
