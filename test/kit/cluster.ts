@@ -136,9 +136,9 @@ export async function createDatabase(kind: ClusterKind): Promise<TestDatabase> {
   return makeDatabase(url, await templateOf(url))
 }
 
-/** One that no server has seen yet. */
-export const createEmptyDatabase = async (): Promise<TestDatabase> =>
-  makeDatabase(await clusterUrl('embedded'), 'template0')
+/** One that no server has seen yet, or a clone of one without connections. */
+export const createEmptyDatabase = async (template = 'template0'): Promise<TestDatabase> =>
+  makeDatabase(await clusterUrl('embedded'), template)
 
 /** A cluster of the test's own, whose PostgreSQL it may kill. It comes back by itself, as under a supervisor. */
 export async function startPrivateCluster() {
