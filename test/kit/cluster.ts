@@ -20,6 +20,13 @@ export const withoutExtensions: string | false =
     ? false
     : (process.env['SVC_TEST_EXT_REASON'] ?? 'no PostgreSQL with PostGIS and pgvector here: run npm test')
 
+/** Of the embedded cluster, which `npm run matrix` runs with others. */
+export const postgresMajor: number = Number(process.env['SVC_TEST_PG_MAJOR'] ?? 18)
+export const withoutInvokerViews: string | false =
+  postgresMajor < 15 && `PostgreSQL ${postgresMajor} has no views with the rights of their caller`
+/** Of a view that reads with the rights of its caller, where there is such. */
+export const AS_INVOKER: string = withoutInvokerViews ? '' : 'with (security_invoker = true)'
+
 const MIGRATIONS = new URL('../../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()

@@ -229,9 +229,13 @@ class Run {
       })
       const { from, to, timeline } = base
       this.#details = { ...this.#details, from, to, timeline, consistent_at: new Date().toISOString() }
+      await connection.end()
+    } catch (error) {
+      // PostgreSQL sends on and would not hear of an end: the target may be what failed.
+      connection.destroy()
+      throw error
     } finally {
       signal?.removeEventListener('abort', stop)
-      await connection.end()
     }
   }
 

@@ -58,10 +58,14 @@ export async function takeLogical({ url, signal, store, onBytes }: LogicalOption
       counted(allRows(rows, tables), (count) => onBytes(count, expected)),
       expected,
     )
+    await rows.end()
     return { lsn }
+  } catch (error) {
+    // PostgreSQL may be sending rows, and would not hear of an end.
+    rows.destroy()
+    throw error
   } finally {
     signal?.removeEventListener('abort', stop)
-    await rows.end()
     await client.end().catch(() => {})
   }
 }
