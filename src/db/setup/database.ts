@@ -1,6 +1,6 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
-import { releaseWaiters } from '../backup/archive/slot.ts'
+import { releaseWaiters } from '../backup/archive/standby.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'

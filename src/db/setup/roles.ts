@@ -14,7 +14,7 @@ const quote = (name: string) => new Ident(name).quoted
  */
 export async function prepareRoles(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
   const warnings = (await areReady(client, schemas)) ? [] : await makeReady(client, schemas)
-  return [...warnings, ...(await unsafeRoles(client))]
+  return [...warnings, ...(await unsafeRoles(client)), ...(await openSchemas(client, schemas))]
 }
 
 /** Nearly every start finds them ready, and then needs no lock. */
@@ -57,6 +57,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
       if (granted.has(schema)) continue
       await attempt(`create the schema ${schema}`, `create schema if not exists ${quote(schema)}`)
       await attempt(`grant the request roles access to schema ${schema}`, grantSchema(schema))
+      await attempt(`keep schema ${schema} from being written to by everyone`, closeSchema(schema))
       granted.add(schema)
     }
     await client.query(
@@ -104,6 +105,29 @@ const grantSchema = (schema: string) => {
     alter default privileges in schema ${name} grant select, insert, update, delete on tables to ${both};
     alter default privileges in schema ${name} grant usage, select on sequences to ${both};
     alter default privileges in schema ${name} grant execute on functions to ${both}`
+}
+
+/** Before PostgreSQL 15 everyone may create tables in schema public. Nothing else relies on that in one that is empty. */
+const closeSchema = (schema: string) => `
+  do $$ begin
+    if not exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = '${schema.replaceAll("'", "''")}') then
+      revoke create on schema ${quote(schema)} from public;
+    end if;
+  end $$`
+
+/** What a function of a caller creates there would be exposed. */
+async function openSchemas(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select n.nspname as name from pg_catalog.pg_namespace n
+     where n.nspname = any($1) and exists (select from pg_catalog.pg_roles r
+       where r.rolname in ('svc_anon', 'svc_authenticated') and pg_catalog.has_schema_privilege(r.oid, n.oid, 'create'))`,
+    [schemas],
+  )
+  return rows.map(
+    ({ name }) =>
+      `functions that callers may call can create tables in schema ${name}: revoke create on schema ${quote(name)} from public`,
+  )
 }
 
 /** RLS does not apply to a role that bypasses it or owns the tables. */
