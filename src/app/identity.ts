@@ -3,6 +3,7 @@ import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
+import { outsideFunctionNames } from '../db/script/dry-script.ts'
 import { Script } from '../db/script/script.ts'
 import type { Sql } from '../db/sql.ts'
 import { createAccounts } from '../features/accounts/routes.ts'
@@ -137,12 +138,12 @@ export async function createIdentity(
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
       if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
-      return new Script(await db.openConnection(login), login.user)
+      return new Script(await db.openConnection(login), { reader: login.user })
     },
     openScriptAs: async (who) => {
       const opened = db.openAs(who)
       if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
-      return new Script(await opened)
+      return new Script(await opened, { caller: { key: platform.logKey, outside: () => outsideFunctionNames(db) } })
     },
     identityFor: impersonation.identityFor,
     savedQuery: (who, id) => saved.queryFor(who, id),
@@ -265,6 +266,7 @@ export async function createIdentity(
     admin,
     apps,
     identify: auth.identify,
+    authSettings: auth.settings,
     identifyAgent,
     logsOfAll,
     revocations,

@@ -55,6 +55,7 @@ test('what only the owner may do is this list', () => {
     'POST /api/admin/admins',
     'POST /api/admin/mcp',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
+    'POST /api/admin/rls/compare',
     'POST /api/admin/secrets/rotate',
     'POST /api/admin/secrets/signing-key',
   ])

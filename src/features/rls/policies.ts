@@ -1,11 +1,11 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, found } from '../../core/errors.ts'
-import { asServer, type Identity, isOwner, SYSTEM } from '../../core/identity.ts'
+import { asServer, isOwner, SYSTEM } from '../../core/identity.ts'
 import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
+import { databaseMessage } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
-import { checkExpression, invalid } from './expression.ts'
+import { requireExpression } from './expression.ts'
 import { requireLesserPolicy } from './lesser-policies.ts'
 import { isOwnPolicy, isOwnTable } from './own-tables.ts'
 import * as q from './sql.ts'
@@ -77,17 +77,6 @@ export function createPolicies(deps: {
     await changed()
   }
 
-  async function requireExpression(admin: Identity, text: string | undefined, clause: 'USING' | 'WITH CHECK') {
-    checkExpression(text, clause)
-    if (text === undefined) return
-    // Names cannot be resolved without the table; that is left to CREATE POLICY.
-    await db.run(admin, q.parseExpression(text)).catch((error: unknown) => {
-      const message = databaseMessage(error)
-      if (message === undefined) throw error
-      if (isSyntaxError(error)) throw invalid(clause, message)
-    })
-  }
-
   return {
     all: async (): Promise<string> => (await db.fly(SYSTEM, q.listPolicies(schemas))) ?? '[]',
 
@@ -116,8 +105,8 @@ export function createPolicies(deps: {
       const roles = input.roles ?? []
       for (const role of roles) if (!isName(role)) throw badRequest(`invalid role name: ${role}`)
       const entry = act.audit({ target: name, newValues: input })
-      await requireExpression(entry.who, using, 'USING')
-      await requireExpression(entry.who, withCheck, 'WITH CHECK')
+      await requireExpression(db, entry.who, using, 'USING')
+      await requireExpression(db, entry.who, withCheck, 'WITH CHECK')
       const schema = input.schema ?? (await bare(table)).schema
       const policy = { name, command: command as q.PolicyCommandRow, permissive, roles, using, withCheck }
       const ident = new Ident(schema, table)

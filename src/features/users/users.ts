@@ -59,6 +59,8 @@ export function createUserAdministration(deps: UserDeps) {
     get: (userId: string) => one(userId, userJson),
     sessions: (userId: string) => one(userId, q.sessionsOf),
     factors: (userId: string) => one(userId, q.factorsOf),
+    providers: (userId: string) => one(userId, q.userProviders),
+    organizations: (userId: string) => one(userId, q.userOrganizations),
 
     /** An account without a password signs in by links, providers or passkeys. `isInvited`: a mail lets it set one. */
     async create(given: NewUser, isInvited: boolean, act: AuditSource): Promise<string> {
