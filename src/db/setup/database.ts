@@ -1,4 +1,4 @@
-import type { Observe } from '../../core/observe.ts'
+import { type Observe, operatorWarning } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { releaseWaiters } from '../backup/archive/standby.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
@@ -59,7 +59,8 @@ export async function openDatabase(options: {
     await requireSupportedVersion(client)
     await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
-    const warnings = await prepareRoles(client, api.schemas)
+    const { warnings, foreign } = await prepareRoles(client, api.schemas)
+    for (const sentence of foreign) observe(operatorWarning(sentence))
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
@@ -92,6 +93,7 @@ export async function openDatabase(options: {
       replicas,
       openAnother,
       warnings: [
+        ...foreign,
         ...warnings,
         ...callers.warnings,
         ...admins.warnings,
