@@ -27,6 +27,7 @@ import { createIssuers } from '../features/issuers/issuers.ts'
 import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
+import { AccessTokens } from '../features/oauth-server/access-tokens.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
@@ -157,7 +158,10 @@ export async function createIdentity(
     db,
     config: oauthLives,
     onRevoked: revoked('oauth_token'),
+    issuer: publicBaseUrl,
+    signIdToken: (claims) => auth.clientTokens.sign('JWT', claims),
   })
+  const accessTokens = new AccessTokens({ db, issuer: publicBaseUrl })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
   const foreigners = createForeigners({
     db,
@@ -181,7 +185,7 @@ export async function createIdentity(
     resolveAdminToken: admin.tokens.resolve,
     resolveImpersonation: impersonation.resolve,
     ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
-    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => accessTokens.resolve(token) }),
   })
   const shared = {
     db,
@@ -241,12 +245,15 @@ export async function createIdentity(
     },
     resolveAdminToken: admin.tokens.resolve,
     ...(config.agents.api_keys && { resolveApiKey: apiKeys.resolveApiKey }),
-    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolveAgent(token, agentResource()) }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => accessTokens.resolveAgent(token, agentResource()) }),
   })
   const oauthServer = createOAuthServer({
     db,
     schema,
     grants,
+    accessTokens,
+    tokens: auth.clientTokens,
+    cookieKey: keyFor('session cookie of pages'),
     dropEnded,
     enabled: isOAuthServer,
     appName,
@@ -255,6 +262,7 @@ export async function createIdentity(
     hasRegistration,
     agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
     countRegistration: strangers('oauth_registration', 120),
+    countPushed: strangers('oauth_pushed', 300),
   })
   const users = createUsers({
     ...shared,

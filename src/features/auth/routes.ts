@@ -12,6 +12,7 @@ import { deviceOf } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
 import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
+import { clientTokens } from './client-tokens.ts'
 import { createIdentify, type IdentifyDeps } from './identify.ts'
 import type { Keys } from './jwt.ts'
 import { currentKeys, keysOf, replaceAllKeys, rotateKeys } from './keys.ts'
@@ -94,6 +95,8 @@ export function createAuth(deps: AuthDeps) {
     startSession: sessions.start,
     stepUp: sessions.stepUp,
     tokenOf: sessions.tokenOf,
+    endSession: sessions.endOne,
+    clientTokens: clientTokens(keys, revocations.clock),
     start: () => {
       sweeping = sweepExpired(deps)
     },

@@ -221,6 +221,10 @@ export function createSessions(deps: {
       await end(q.ownerOfSession(sessionId), q.endSession(sessionId))
     },
 
+    /** Ends a session of a user, if there is one. */
+    endOne: (userId: string, sessionId: string): Promise<void> =>
+      end(sql`${userId}::uuid`, q.endSessionOf(userId, sessionId)),
+
     revokeOthers: (userId: string, keep: string): Promise<void> =>
       end(sql`${userId}::uuid`, q.endOtherSessions(userId, keep)),
   }

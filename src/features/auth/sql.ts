@@ -112,6 +112,11 @@ const revoked = (from: Sql): Sql => sql`select svc.revoke('session', id::text), 
 export const endSession = (sessionId: string): Sql => sql`
   with gone as (delete from svc.sessions where id = ${sessionId}::uuid returning id) ${revoked(sql`gone`)}`
 
+export const endSessionOf = (userId: string, sessionId: string): Sql => sql`
+  with gone as (
+    delete from svc.sessions where id = ${sessionId}::uuid and user_id = ${userId}::uuid returning id
+  ) ${revoked(sql`gone`)}`
+
 export const endSessionOfToken = (refreshHash: string): Sql => sql`
   with gone as (
     delete from svc.sessions where id = (select session_id from svc.refresh_tokens where hash = ${refreshHash})
