@@ -248,6 +248,8 @@ const withDerived = (config: Config): Config => ({
   },
 })
 
+const HOOKS = ['before_sign_up', 'before_sign_in', 'token_claims', 'send_email', 'send_sms'] as const
+
 /** Required keys by provider. */
 const CDN_KEYS = {
   '': [],
@@ -263,6 +265,16 @@ function checkCombinations({ server, auth, api, backup, database, email, storage
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
     if (value === '') throw invalid(key, `required ${when}`)
+  }
+  for (const name of HOOKS) {
+    const hook = auth.hooks[name]
+    const [schema = ''] = hook.split('.')
+    if (hook.includes('/')) {
+      const secret = auth.hooks[`${name}_secret`] || auth.hooks.secret
+      needed('auth.hooks.secret', secret, `with a URL in auth.hooks.${name}`)
+    } else if (api.schemas.includes(schema) || /^(svc|information_schema|pg_.*)$/.test(schema)) {
+      throw invalid(`auth.hooks.${name}`, `must lie outside exposed schemas and those of the system, unlike ${schema}`)
+    }
   }
   if (server.tls_cert_file !== '') needed('server.tls_key_file', server.tls_key_file, 'with server.tls_cert_file')
   if (server.tls_key_file !== '') needed('server.tls_cert_file', server.tls_cert_file, 'with server.tls_key_file')

@@ -141,6 +141,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     }),
     route('POST /api/admin/rls', {
       summary: 'Create a policy',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'rls_policy.create',
       body: newPolicy,
