@@ -13,12 +13,6 @@ create table svc.object_bytes (
 );
 create index object_bytes_blob on svc.object_bytes (blob_id);
 
-create function svc.object_bytes_of(wanted uuid, changed_in xid8) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select jsonb_build_object('blob_id', b.blob_id, 'sha256', b.sha256, 'app_id', b.app_id, 'is_operators', b.is_operators)
-  from svc.object_bytes b where b.object = wanted and b.xid = changed_in
-$$;
-
 -- As 0110_objects.sql made it.
 create or replace function svc.log_objects() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
@@ -62,9 +56,53 @@ alter table svc.objects
   enable always trigger release_on_update, enable always trigger release_on_delete,
   enable always trigger log_on_insert, enable always trigger log_on_update, enable always trigger log_on_delete;
 
+-- Makes the inverse of one change of an object, for an undo. The login of undo has no right to objects, because code of others runs as
+-- it; only the server knows the key. Answers what is in the way. Foreign keys are not checked in an undo, so the bytes are held here.
+create function svc.undo_object(log_key text, change_id bigint, force boolean) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set intervalstyle = 'postgres' as $$
+declare
+  change record;
+  kept svc.object_bytes;
+  current jsonb;
+  names text[];
+begin
+  perform svc.require_log_key(log_key);
+  select c.xid, c.action, c.old_now, c.new_now into change from svc.told_changes c
+  where c.id = change_id and c.table_oid = 'svc.objects'::regclass
+    and c.entry = (select e.id from svc.change_log e where e.id <= change_id order by e.id desc limit 1);
+  current := svc.locked_image('svc.objects', coalesce(change.new_now, change.old_now));
+  if not svc.is_image(current, change.new_now) and not force then
+    return case when change.new_now is null then 'there is an object of this id again' when current is null then 'the object is gone'
+      else 'the object has changed since' end;
+  end if;
+  if change.old_now is null then
+    delete from svc.objects o where o.id = (current ->> 'id')::uuid;
+    return null;
+  end if;
+  select b.* into kept from svc.object_bytes b join svc.blobs l on l.id = b.blob_id
+  where b.object = (change.old_now ->> 'id')::uuid and b.xid = change.xid for key share of l;
+  if not found then
+    return 'the bytes are gone';
+  end if;
+  change.old_now := change.old_now || jsonb_build_object('blob_id', kept.blob_id, 'sha256', kept.sha256, 'app_id', kept.app_id, 'is_operators', kept.is_operators);
+  if current is null then
+    names := svc.written_columns('svc.objects'::regclass, array(select jsonb_object_keys(change.old_now)));
+    execute format('insert into svc.objects (%1$s) select %1$s from jsonb_populate_record(null::svc.objects, $1)', array_to_string(names, ', ')) using change.old_now;
+  else
+    update svc.objects o set bucket = t.bucket, name = t.name, content_type = t.content_type, owner = t.owner, metadata = t.metadata, size = t.size,
+      blob_id = t.blob_id, sha256 = t.sha256, app_id = t.app_id, is_operators = t.is_operators, created_at = t.created_at, updated_at = t.updated_at
+    from jsonb_populate_record(null::svc.objects, change.old_now) t where o.id = (current ->> 'id')::uuid;
+  end if;
+  return null;
+exception when unique_violation then
+  return sqlerrm;
+end $$;
+revoke execute on function svc.undo_object(text, bigint, boolean) from public;
+
+drop function svc.undo_changes(bigint[], boolean, text, text, jsonb);
 -- As 0097_undo.sql made it, with objects of buckets. Makes the inverse writes of these changes in this transaction. Answers {undone, conflicts}; with conflicts the caller rolls
 -- back. It runs with the rights of its caller: checks, defaults and ALWAYS triggers are other people's code.
-create or replace function svc.undo_changes(ids bigint[], force boolean, actor text, request text, undoes jsonb) returns jsonb
+create function svc.undo_changes(ids bigint[], force boolean, actor text, request text, undoes jsonb, log_key text) returns jsonb
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = 'UTC' set intervalstyle = 'postgres' as $$
 declare
   is_replica constant boolean := current_setting('session_replication_role') = 'replica';
@@ -81,14 +119,12 @@ declare
   place text;
   wanted record;
   is_logged boolean;
-  is_object boolean;
-  bytes jsonb;
 begin
   if not is_replica then
     set constraints all deferred;
   end if;
   for change in
-    select c.id, c.xid, c.at, c.action, c.table_oid, c.schema_name, c.table_name, c.key, c.is_there, c.old_now, c.new_now, c.key_text
+    select c.id, c.at, c.action, c.table_oid, c.schema_name, c.table_name, c.key, c.is_there, c.old_now, c.new_now, c.key_text
     from svc.told_changes c
     -- Each entry by the index: an id alone finds no packed one.
     where c.id = any (ids) and c.entry in (
@@ -100,20 +136,14 @@ begin
     wrote := false;
     target := change.table_oid;
     place := change.table_oid || ' ' || coalesce(change.key_text, '');
-    is_object := change.table_oid = 'svc.objects'::regclass;
-    bytes := null;
-    if is_object and change.action in ('update', 'delete') then
-      bytes := svc.object_bytes_of((change.old_now ->> 'id')::uuid, change.xid);
-      change.old_now := change.old_now || bytes;
-    end if;
     continue when conflicts <> '[]' and exists (select from jsonb_array_elements(conflicts) as c where c ->> 'place' = place);
     begin
       if not change.is_there then
         problem := 'the table is gone';
-      elsif change.schema_name = 'svc' and not is_object then
+      elsif target = 'svc.objects'::regclass then
+        problem := svc.undo_object(log_key, change.id, force);
+      elsif change.schema_name = 'svc' then
         problem := 'tables of the server are not undone';
-      elsif is_object and change.action in ('update', 'delete') and bytes is null then
-        problem := 'the bytes are gone';
       elsif change.action not in ('create', 'update', 'delete') then
         problem := 'the rows were not logged';
       elsif change.key is null or svc.same_key(target) is null then
@@ -151,7 +181,7 @@ begin
           end if;
         end if;
         if wrote then
-          is_logged := is_object or exists (select from pg_trigger t where t.tgrelid = target and t.tgname = 'svc_watch'
+          is_logged := exists (select from pg_trigger t where t.tgrelid = target and t.tgname = 'svc_watch'
             and (t.tgenabled = 'A' or (t.tgenabled = 'O' and not is_replica)));
           if not is_logged then
             made := case when change.old_now is not null then svc.locked_image(target, change.old_now) end;
@@ -178,6 +208,8 @@ begin
     else
       undone := undone || jsonb_build_object('table', svc.table_label(change.schema_name, change.table_name), 'key', change.key,
         'action', case when change.old_now is null then 'delete' when change.new_now is null then 'create' else 'update' end);
+      -- Objects have no code of others and no rows that refer to them.
+      continue when target = 'svc.objects'::regclass;
       -- What was made of a row last holds; a key that changed names two rows.
       if change.new_now is not null then
         promised := promised || jsonb_build_object('place', place, 'target', change.table_oid, 'gone', change.new_now,

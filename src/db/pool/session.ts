@@ -38,6 +38,9 @@ export const LASTING_SESSION: string = textOf(SETTINGS, false)
 /** For callers who only read. No statement behind it can undo this before the transaction ends. */
 const READING = textOf([...SETTINGS, `'transaction_read_only','on'`])
 
+/** What hook functions run as, on the login of callers. */
+const HOOKS_ROLE = 'svc_hooks'
+
 /** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
 
@@ -59,8 +62,19 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
     const { role, userId, email, aal, claims } = databaseSession(who)
-    const path = who.kind === 'system' && who.for !== 'data' ? 'pg_catalog, pg_temp' : quoted
-    const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
+    const isOwn = who.kind === 'system' && (who.for === undefined || who.for === 'callers')
+    const path = isOwn ? 'pg_catalog, pg_temp' : quoted
+    const values = [
+      who.kind === 'system' && who.for === 'hooks' ? HOOKS_ROLE : role,
+      userId,
+      email,
+      aal,
+      String(timeoutMs),
+      path,
+      String(lockTimeoutMs),
+      actorOf(who),
+      claims,
+    ]
     return { step: { text: isReading(who) ? READING : TEXT, values }, role }
   }
 }

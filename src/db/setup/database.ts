@@ -1,6 +1,6 @@
-import type { Observe } from '../../core/observe.ts'
+import { type Observe, operatorWarning } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
-import { releaseWaiters } from '../backup/archive/slot.ts'
+import { releaseWaiters } from '../backup/archive/standby.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
@@ -9,6 +9,7 @@ import { hostsOf } from '../protocol/hosts.ts'
 import { Replicas } from '../replicas/replicas.ts'
 import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
+import { prepareHooksRole } from './hooks-role.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
@@ -32,6 +33,8 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
+  /** Functions of the operator's are called as hooks. */
+  hasHookFunctions?: boolean
   /** How long a primary is waited for; default: not at all. */
   waitMs?: number
 }): Promise<{
@@ -42,6 +45,8 @@ export async function openDatabase(options: {
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
+  /** Why hook functions cannot be called. */
+  noHookFunctions: string | undefined
 }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
@@ -54,12 +59,14 @@ export async function openDatabase(options: {
     await requireSupportedVersion(client)
     await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
-    const warnings = await prepareRoles(client, api.schemas)
+    const { warnings, foreign } = await prepareRoles(client, api.schemas)
+    for (const sentence of foreign) observe(operatorWarning(sentence))
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
     const callers = await prepareAuthenticator(client, address)
     const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
+    const noHookFunctions = options.hasHookFunctions ? await prepareHooksRole(client, callers.login) : undefined
     const statementTimeoutMs = api.statement_timeout * 1000
     const shared = {
       callerLogin: callers.login,
@@ -85,7 +92,15 @@ export async function openDatabase(options: {
       pool,
       replicas,
       openAnother,
-      warnings: [...warnings, ...callers.warnings, ...admins.warnings, ...(await missingExtensions(client))],
+      warnings: [
+        ...foreign,
+        ...warnings,
+        ...callers.warnings,
+        ...admins.warnings,
+        ...(noHookFunctions === undefined ? [] : [noHookFunctions]),
+        ...(await missingExtensions(client)),
+      ],
+      noHookFunctions,
       logKey,
       adminLogins: admins.logins,
     }

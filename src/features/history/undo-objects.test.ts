@@ -64,3 +64,18 @@ test('without its bytes, or with its name taken, it is a conflict', async () => 
   const history = await api.call('GET /api/admin/changes?table=svc.objects&perPage=100', { as: 'admin' })
   assert.ok(!history.text.includes('blob_id'), 'which bytes they are is not told')
 })
+
+test('code of others that runs in an undo reaches no object', async () => {
+  const rights = await api.sql(`select r.rolname, bool_or(has_table_privilege(r.oid, t.oid, p)) as may
+    from pg_roles r, (values ('svc.objects'::regclass), ('svc.blobs'::regclass), ('svc.object_bytes'::regclass)) as t(oid),
+      unnest(array['select', 'insert', 'update', 'delete']) as p
+    where r.rolname = 'svc_undo_' || (select oid from pg_database where datname = current_database()) group by r.rolname`)
+  assert.deepEqual(
+    rights.map(({ may }) => may),
+    ['f'],
+  )
+  await assert.rejects(
+    api.sql(`select svc.undo_object('not the key', 1, true)`),
+    /only the server writes the change log/,
+  )
+})
