@@ -1,6 +1,7 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { releaseWaiters } from '../backup/archive/slot.ts'
+import { type Dialects, dialectsOf } from '../pool/dialect.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
@@ -42,6 +43,7 @@ export async function openDatabase(options: {
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
+  dialects: Dialects
 }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
@@ -57,6 +59,7 @@ export async function openDatabase(options: {
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
+    const dialects = await dialectsOf(client)
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
     const callers = await prepareAuthenticator(client, address)
     const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
@@ -70,6 +73,7 @@ export async function openDatabase(options: {
       schemas: api.schemas,
       statementTimeoutMs,
       logKey,
+      dialects,
     }
     const acquireTimeoutMs = config.acquire_timeout * 1000
     const opening = { ...shared, url, directUrl, acquireTimeoutMs }
@@ -88,6 +92,7 @@ export async function openDatabase(options: {
       warnings: [...warnings, ...callers.warnings, ...admins.warnings, ...(await missingExtensions(client))],
       logKey,
       adminLogins: admins.logins,
+      dialects,
     }
   } finally {
     await client.end().catch(() => {})
