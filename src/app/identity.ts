@@ -3,6 +3,7 @@ import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
+import { outsideFunctionNames } from '../db/script/dry-script.ts'
 import { Script } from '../db/script/script.ts'
 import type { Sql } from '../db/sql.ts'
 import { createAccounts } from '../features/accounts/routes.ts'
@@ -26,6 +27,7 @@ import { createIssuers } from '../features/issuers/issuers.ts'
 import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
+import { AccessTokens } from '../features/oauth-server/access-tokens.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
@@ -80,7 +82,7 @@ const dropAddedSince = (userId: string, since: string): Sql[] => [
 export async function createIdentity(
   config: Config,
   platform: Platform,
-  { email, sms }: Messages,
+  { email, sms, hooks }: Messages,
   lifecycle: Lifecycle,
   {
     logEntries,
@@ -137,12 +139,12 @@ export async function createIdentity(
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
       if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
-      return new Script(await db.openConnection(login), login.user)
+      return new Script(await db.openConnection(login), { reader: login.user })
     },
     openScriptAs: async (who) => {
       const opened = db.openAs(who)
       if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
-      return new Script(await opened)
+      return new Script(await opened, { caller: { key: platform.logKey, outside: () => outsideFunctionNames(db) } })
     },
     identityFor: impersonation.identityFor,
     savedQuery: (who, id) => saved.queryFor(who, id),
@@ -156,9 +158,16 @@ export async function createIdentity(
     db,
     config: oauthLives,
     onRevoked: revoked('oauth_token'),
+    issuer: publicBaseUrl,
+    signIdToken: (claims) => auth.clientTokens.sign('JWT', claims),
   })
+  const accessTokens = new AccessTokens({ db, issuer: publicBaseUrl })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
-  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
+  const foreigners = createForeigners({
+    db,
+    read: createIssuers(config.auth.issuers, gateways),
+    beforeSignUp: hooks.beforeSignUp,
+  })
   const auth = createAuth({
     db,
     revocations,
@@ -169,13 +178,14 @@ export async function createIdentity(
     noticeDevice: config.auth.new_device_mail
       ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
       : () => {},
+    hooks,
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
     resolveImpersonation: impersonation.resolve,
     ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
-    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => accessTokens.resolve(token) }),
   })
   const shared = {
     db,
@@ -187,6 +197,7 @@ export async function createIdentity(
     requireGoodPassword: createPasswordPolicy(config.auth, gateways),
     requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
+    beforeSignUp: hooks.beforeSignUp,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
     onRevoked: revoked('user'),
@@ -234,12 +245,15 @@ export async function createIdentity(
     },
     resolveAdminToken: admin.tokens.resolve,
     ...(config.agents.api_keys && { resolveApiKey: apiKeys.resolveApiKey }),
-    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolveAgent(token, agentResource()) }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => accessTokens.resolveAgent(token, agentResource()) }),
   })
   const oauthServer = createOAuthServer({
     db,
     schema,
     grants,
+    accessTokens,
+    tokens: auth.clientTokens,
+    cookieKey: keyFor('session cookie of pages'),
     dropEnded,
     enabled: isOAuthServer,
     appName,
@@ -248,6 +262,7 @@ export async function createIdentity(
     hasRegistration,
     agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
     countRegistration: strangers('oauth_registration', 120),
+    countPushed: strangers('oauth_pushed', 300),
   })
   const users = createUsers({
     ...shared,
@@ -259,6 +274,7 @@ export async function createIdentity(
     admin,
     apps,
     identify: auth.identify,
+    authSettings: auth.settings,
     identifyAgent,
     logsOfAll,
     revocations,

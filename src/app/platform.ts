@@ -21,6 +21,7 @@ import { type AdminLogins, grantNew } from '../db/setup/admin-logins.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
+import { hasHookFunctions } from '../features/hooks/hooks.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
 import { closedOutgoing, drillWarning, isDrill } from './drill.ts'
@@ -47,6 +48,8 @@ export type Platform = {
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
   adminLogins: AdminLogins
+  /** Why hook functions cannot be called. */
+  noHookFunctions: string | undefined
   candidates: Candidates
   /** Connections of their own for agents. */
   openAgentPool(): Promise<Pool>
@@ -95,12 +98,13 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, replicas, openAnother, warnings, logKey, adminLogins, dialects } = await openDatabase({
+  const { pool, replicas, openAnother, warnings, logKey, adminLogins, dialects, noHookFunctions } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
     observe,
     progress,
+    hasHookFunctions: hasHookFunctions(config.auth.hooks),
     waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
@@ -118,6 +122,7 @@ export async function openStore(
     logKey,
     adminLogins,
     dialects,
+    noHookFunctions,
     announce,
     secretFile,
   }
@@ -137,6 +142,7 @@ export async function openPlatform(
     logKey,
     adminLogins,
     dialects,
+    noHookFunctions,
     announce,
     secretFile,
   }: Awaited<ReturnType<typeof openStore>>,
@@ -193,6 +199,7 @@ export async function openPlatform(
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     adminLogins,
+    noHookFunctions,
     candidates: new Candidates(logKey),
     openAgentPool: () => openAnother(OF_AGENTS),
     limiter: createLimiter({ counters }),

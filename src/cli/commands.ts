@@ -140,10 +140,38 @@ const byName: Readonly<Record<string, Command>> = {
   },
   users: {
     usage: 'users <action> [<id or address>]',
-    summary: 'list, show, create, invite, disable, enable, password, sessions, end-sessions, export, delete users',
+    summary:
+      'list, show, create, invite, disable, enable, password, sessions, end-sessions, factors, remove-factor, export, delete users',
     examples: ['svc users list', 'svc users disable ann@example.com'],
     usesServer: true,
     run: async (context) => (await import('./users.ts')).users(context),
+  },
+  'users import': {
+    usage: 'users import <file> --format firebase|auth0|supabase|clerk|generic [--apply]',
+    summary: 'bring users with their passwords from a file of another system; a dry run until --apply',
+    examples: [
+      'svc users import users.json --format firebase --hash-key-file key.txt',
+      'svc users import users.csv --format clerk --apply',
+    ],
+    flags: {
+      format: 'string',
+      apply: 'boolean',
+      'hash-key': 'string',
+      'hash-key-file': 'string',
+      'salt-separator': 'string',
+      rounds: 'string',
+      'mem-cost': 'string',
+    },
+    about: {
+      format: 'firebase, auth0, supabase, clerk or generic',
+      apply: 'do it; without, nothing is changed',
+      'hash-key': 'Firebase: base64_signer_key; better --hash-key-file or SVC_ADOPT_HASH_KEY',
+      'hash-key-file': 'a file that holds the key',
+      'salt-separator': 'Firebase: base64_salt_separator; default: Bw==',
+      rounds: 'Firebase: rounds; default: 8',
+      'mem-cost': 'Firebase: mem_cost; default: 14',
+    },
+    run: async (context) => (await import('./users-import/import.ts')).importUsers(context),
   },
   'adopt pocketbase': {
     usage: 'adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>]',

@@ -6,7 +6,14 @@ type DataScope = (typeof DATA_SCOPES)[number]
 const STORAGE_SCOPES = ['storage:read', 'storage:write'] as const
 type StorageScope = (typeof STORAGE_SCOPES)[number]
 
-export const SCOPE_WORDS: readonly string[] = [...DATA_SCOPES, ...STORAGE_SCOPES]
+const SCOPE_WORDS: readonly string[] = [...DATA_SCOPES, ...STORAGE_SCOPES]
+
+/** Who the user is (OpenID Connect Core, section 5.4), and refresh tokens of such a client (section 11). Of OAuth tokens only. */
+const IDENTITY_SCOPES = ['openid', 'profile', 'email', 'offline_access'] as const
+type IdentityScope = (typeof IDENTITY_SCOPES)[number]
+
+/** The words that an OAuth client may be given. */
+export const OAUTH_SCOPE_WORDS: readonly string[] = [...IDENTITY_SCOPES, ...SCOPE_WORDS]
 
 type Scope = { readonly data: DataScope; readonly storage: readonly StorageScope[] }
 
@@ -46,6 +53,33 @@ function wordsOf(text: string): Scope | undefined {
     : undefined
 }
 
+/** The scope of an OAuth token; without `data` it says who the user is and opens nothing else. */
+type OAuthScope = { readonly identity: readonly IdentityScope[]; readonly data: Scope | undefined }
+
+export const isIdentityScope = (word: string): boolean => IDENTITY_SCOPES.some((known) => known === word)
+const dataWords = (text: string): string[] => text.split(' ').filter((word) => !isIdentityScope(word))
+
+/** As `parseScope`, with words about the user beside those about data, or without any of the latter. */
+export function parseOAuthScope(text: string): OAuthScope | undefined {
+  const words = text.split(' ')
+  const identity = IDENTITY_SCOPES.filter((word) => words.includes(word))
+  const rest = dataWords(text)
+  if (identity.length + rest.length !== words.length) return undefined
+  if (rest.length === 0) return identity.includes('openid') ? { identity, data: undefined } : undefined
+  const data = parseScope(rest.join(' '))
+  return data && { identity, data }
+}
+
+/** The same words are the same text, those about the user first. */
+export const oauthScopeText = ({ identity, data }: OAuthScope): string =>
+  [...identity, ...(data ? [scopeText(data)] : [])].join(' ')
+
+/** Whether a scope has a word. */
+export const hasScope = (scope: string, word: IdentityScope): boolean => scope.split(' ').includes(word)
+
+/** Whether a token of this scope reaches data or files at all. */
+export const opensData = (scope: string): boolean => dataWords(scope).length > 0
+
 /** The same words are the same text. */
 export const scopeText = ({ data, storage }: Scope): string => [data, ...storage].join(' ')
 
@@ -54,7 +88,7 @@ export const scopeText = ({ data, storage }: Scope): string => [data, ...storage
  * too; with one, files are reached by the storage words alone. Grants of before keep what they say.
  */
 export function grantOf(scope: string, tables: readonly string[], appId: string | null): Grant {
-  const { data, storage } = wordsOf(scope) ?? { data: 'readonly', storage: [] }
+  const { data, storage } = wordsOf(dataWords(scope).join(' ')) ?? { data: 'readonly', storage: [] }
   const isLimited = tables.length > 0
   return {
     scope: data,

@@ -12,7 +12,7 @@ const MISSING = 'missing or invalid authorization header'
 
 /**
  * The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive), or of the URL on routes that
- * accept it; if both are given they must be equal. Cookies are never read.
+ * accept it; if both are given they must be equal. No cookie is a bearer.
  */
 export function bearerOf(header: string | undefined, inQuery?: string): string | undefined {
   if (header === undefined) return inQuery
@@ -50,7 +50,8 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
     const bearer = bearerOf(authorization)
     if (bearer !== undefined) return await identify(bearer)
   } catch (error) {
-    if (!hasStatus(error, 401)) throw error
+    // 403: a token that opens no data.
+    if (!hasStatus(error, 401) && !hasStatus(error, 403)) throw error
   }
   throw unauthorized('admin authentication required', 'admin_required')
 }

@@ -1,9 +1,10 @@
-import { grantOf } from '../core/scope.ts'
+import { ApiError, send } from './shared/api.ts'
 import { withSecondFactor } from './shared/confirm.ts'
 import { alertLine, buttons, el, find, pageData, show, soft } from './shared/dom.ts'
 import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
 import { showSignIn } from './shared/sign-in.ts'
+import { type AskedTerms, readsOnly, termsInWords } from './shared/terms.ts'
 
 // The consent page of the OAuth server: sign in, then approve or deny.
 
@@ -12,49 +13,91 @@ type ConsentRequest = {
   client_name: string
   client_host?: string
   redirect_uri: string
-} & Terms
-type Terms = { scope: string; allowed_tables?: string[]; resource?: string }
+} & AskedTerms
 type Redirect = { requires_consent: false; redirect_to: string }
 
+/** Who decides: the user of the session in memory, or of the cookie, whose answer carries the form token. */
+type Decider = { email: string; decide: (request: ConsentRequest, answer: object) => Promise<Redirect> }
+
 const main = find('main')
-const container = el('div')
-show(
-  main,
-  el('h1', {}, `Sign in to ${pageData<'consent'>().app}`),
-  soft('An application asks for access to your data. Sign in to see what it wants.'),
-  container,
-)
-showSignIn({ container, onSignedIn: requestConsent })
+const data = pageData<'consent'>()
+if (data.problem !== '') showProblem(data.problem)
+else if (data.prompt !== '') showConsent(JSON.parse(data.prompt), byCookie())
+else signIn()
+
+function signIn(): void {
+  const container = el('div')
+  show(
+    main,
+    el('h1', {}, `Sign in to ${data.app}`),
+    soft('An application asks for access to your data. Sign in to see what it wants.'),
+    container,
+  )
+  showSignIn({ container, onSignedIn: requestConsent, email: data.login })
+}
+
+function showProblem(message: string): void {
+  show(main, el('h1', {}, 'This request cannot be granted'), alertLine(message))
+}
 
 async function requestConsent(): Promise<void> {
   try {
+    // Without the cookie the next application asks for a sign-in again, and that is all.
+    await session.call('POST', '/oauth/session').catch(() => undefined)
     const answer = await withSecondFactor(() =>
       session.call<ConsentRequest | Redirect>('GET', `/api/auth/authorize${location.search}`),
     )
-    if (answer.requires_consent) showConsent(answer)
+    if (answer.requires_consent) showConsent(answer, bySession)
     else redirect(answer)
   } catch (error) {
-    show(main, el('h1', {}, 'This request cannot be granted'), alertLine(messageOf(error)))
+    showProblem(messageOf(error))
   }
 }
 
-function showConsent(consent: ConsentRequest): void {
-  const user = el('strong', {}, session.user.email || 'you')
+const bySession: Decider = {
+  get email() {
+    return session.user.email
+  },
+  decide: ({ requires_consent, client_name, client_host, ...request }, answer) => {
+    const body = { ...request, ...answer, response_type: 'code' }
+    return withSecondFactor(() => session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
+  },
+}
+
+function byCookie(): Decider {
+  return {
+    email: data.user,
+    decide: (_, answer) =>
+      send<Redirect>('POST', '/oauth/consent', { body: { form_token: data.formToken, ...answer } }),
+  }
+}
+
+function showConsent(consent: ConsentRequest, by: Decider): void {
+  const user = el('strong', {}, by.email || 'you')
   const client = el('strong', {}, consent.client_name)
-  const deny = button('Deny', () => decide(consent, 'deny'))
+  const decide = async (decision: 'approve' | 'deny', terms: object = {}) => {
+    try {
+      redirect(await by.decide(consent, { ...terms, decision }))
+    } catch (error) {
+      // The session of the cookie has ended, or needs a second factor.
+      if (by === bySession || !(error instanceof ApiError) || !(error.status === 401 || error.aal)) throw error
+      signIn()
+    }
+  }
+  const deny = button('Deny', () => decide('deny'))
   const isAgent = consent.resource !== undefined
   show(
     main,
     el('h1', {}, `${consent.client_name} asks for access`),
     el('p', {}, 'Signed in as ', user, '. If you approve, ', client, ' may:'),
-    el('ul', {}, ...termsOf(consent).map((term) => el('li', {}, term))),
+    el('ul', {}, ...termsInWords(consent).map((term) => el('li', {}, term))),
     consent.client_host !== undefined &&
       soft(`It says what it is at ${consent.client_host}; the name is its own choice.`),
     soft(`You will be sent to ${placeOf(consent.redirect_uri)}.`),
     form(
-      (values) => decide(consent, 'approve', isAgent ? chosen(values) : {}),
+      (values) => decide('approve', isAgent ? chosen(values) : {}),
       ...(isAgent ? agentChoices(consent) : []),
-      buttons(submit('Approve'), deny),
+      buttons(submit('Approve'), deny, by !== bySession && button('Use another account', signIn, 'quiet')),
     ),
   )
 }
@@ -66,10 +109,10 @@ function placeOf(uri: string): string {
 }
 
 /** What only the user can choose: how an agent writes, and until when. */
-function agentChoices({ scope }: Terms): HTMLElement[] {
+function agentChoices({ scope }: AskedTerms): HTMLElement[] {
   const way = (value: string, label: string, isFirst = false) =>
     el('label', {}, el('input', { type: 'radio', name: 'way', value, checked: isFirst }), label)
-  const ways = scope.startsWith('readonly')
+  const ways = readsOnly(scope)
     ? []
     : [
         way('steps', 'It shows what a write would change before it does it', true),
@@ -91,35 +134,6 @@ function chosen({ way, auto = '', until = '' }: Readonly<Record<string, string>>
     ...(way === 'release' && { release: true }),
     ...(until !== '' && { until: new Date(until).toJSON() }),
   }
-}
-
-function termsOf({ scope, allowed_tables: tables = [], resource }: Terms): string[] {
-  const { scope: data, files } = grantOf(scope, tables, null)
-  const where = tables.length > 0 ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach'
-  if (resource !== undefined) {
-    return [
-      data === 'readonly' ? 'read data as you, and write nothing' : 'read and change data as you, as an agent',
-      where,
-      'not reach your files, and nothing but its own tools',
-      'until the time below, or until you end the access on your account page',
-    ]
-  }
-  const actions = [...(files.read ? ['read'] : []), ...(files.write ? ['upload, replace and delete'] : [])]
-  return [
-    data === 'readonly' ? 'read data as you' : 'read and change data as you',
-    where,
-    actions.length > 0 ? `${actions.join(', ')} files as you` : 'not reach your files',
-    'until you change your password or end the access on your account page',
-  ]
-}
-
-async function decide(
-  { requires_consent, client_name, client_host, ...request }: ConsentRequest,
-  decision: 'approve' | 'deny',
-  terms: object = {},
-) {
-  const body = { ...request, ...terms, response_type: 'code', decision }
-  redirect(await withSecondFactor(() => session.call<Redirect>('POST', '/api/auth/authorize/consent', body)))
 }
 
 /** The target comes only from the server's response. */

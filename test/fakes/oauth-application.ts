@@ -25,14 +25,19 @@ export async function oauthApplication(api: TestServer, owner: string, fields: R
     ...more,
   })
   const headers = { accept: 'application/json' }
+  /** Of a confidential client. */
+  const secret: string = made.body.clientSecret ?? ''
+  const credentials = { client_id: clientId, ...(secret !== '' && { client_secret: secret }) }
   const token = (form: Fields): Promise<Answer> =>
-    api.call('POST /api/auth/token', { form: { client_id: clientId, ...form } })
+    api.call('POST /api/auth/token', { form: { ...credentials, ...form } })
 
   return {
     appId: appId as string,
     clientId,
-    /** Of a confidential client. */
-    secret: (made.body.clientSecret ?? '') as string,
+    secret,
+    request,
+    token,
+    revoke: (token: string) => api.call('POST /api/auth/revoke', { form: { ...credentials, token } }),
     authorize: (as: string, more: Fields = {}) =>
       api.call(`GET /api/auth/authorize?${new URLSearchParams(request(more) as Fields)}`, { as, headers }),
     approve: (as: string, more: Record<string, unknown> = {}) =>

@@ -43,6 +43,9 @@ export const lastingSession = (dialects: Dialects | undefined): string =>
 const READ_ONLY = `'transaction_read_only','on'`
 const READING = textOf([...SETTINGS, READ_ONLY])
 
+/** What hook functions run as, on the login of callers. */
+const HOOKS_ROLE = 'svc_hooks'
+
 /** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
 
@@ -73,8 +76,19 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
     if (dialects !== undefined && dialects.version !== version) learn(dialects)
     const { role, userId, email, aal, claims } = databaseSession(who)
-    const path = who.kind === 'system' && who.for !== 'data' ? 'pg_catalog, pg_temp' : quoted
-    const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
+    const isOwn = who.kind === 'system' && (who.for === undefined || who.for === 'callers')
+    const path = isOwn ? 'pg_catalog, pg_temp' : quoted
+    const values = [
+      who.kind === 'system' && who.for === 'hooks' ? HOOKS_ROLE : role,
+      userId,
+      email,
+      aal,
+      String(timeoutMs),
+      path,
+      String(lockTimeoutMs),
+      actorOf(who),
+      claims,
+    ]
     return { step: { text: isReading(who) ? reading : text, values }, role }
   }
 }

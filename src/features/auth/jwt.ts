@@ -35,15 +35,19 @@ export type AccessClaims = {
   /** The active organisation. */
   org?: string
   mfa_pending: false
+  /** What the hook `token_claims` added. */
+  [more: string]: unknown
 }
-export type MfaClaims = Omit<AccessClaims, 'sid' | 'mfa_pending'> & { mfa_pending: true }
+export type MfaClaims = Pick<AccessClaims, 'sub' | 'iat' | 'exp' | 'jti' | 'email' | 'aal' | 'amr' | 'is_anonymous'> & {
+  mfa_pending: true
+}
 export type Claims = AccessClaims | MfaClaims
 
 const MAX_BYTES = 16 * 1024
 /** Clocks of processes differ, and a token is signed a moment after its key was chosen. */
 const LEEWAY_MS = 5_000
 
-const encodeJson = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+export const encodeJson = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
 // RFC 8725: an explicit type and a key of its own per purpose. Headers are compared byte for byte, so there is no code
 // that reads `none`, other algorithms, crit, jwk, jku or x5u.
@@ -68,7 +72,8 @@ export function signJwt(kind: TokenKind, claims: Claims, keys: Keys): string {
   return `${signed}.${hmacSha256(keys[kind], signed).toString('base64url')}`
 }
 
-function newestOf({ published, hs256 }: Keys, nowMs: number): [string, SigningKey] | undefined {
+/** The key that signs now, by its header; undefined while that is HS256. */
+export function newestOf({ published, hs256 }: Keys, nowMs: number): [string, SigningKey] | undefined {
   const isActive = ({ activeFrom, retiredAt }: Period): boolean =>
     activeFrom < nowMs + 1000 && (retiredAt === null || nowMs + 1000 <= retiredAt)
   const active = [...published].filter(([, key]) => isActive(key))
@@ -111,7 +116,7 @@ function isSignature(signature: string, signed: string, key: Buffer): boolean {
   return got.length === want.length && timingSafeEqual(got, want)
 }
 
-function isSigned(signature: string, signed: string, { algorithm, publicKey }: SigningKey): boolean {
+export function isSigned(signature: string, signed: string, { algorithm, publicKey }: SigningKey): boolean {
   const bytes = Buffer.from(signature, 'base64url')
   if (bytes.length !== 64 || bytes.toString('base64url') !== signature) return false
   return algorithm === 'ES256'

@@ -10,6 +10,7 @@ export const publishedKeys = (keys: () => Keys, clock: Clock): Route =>
   route('GET /.well-known/jwks.json', {
     summary: 'The public keys of access and ID tokens, as a JSON Web Key Set',
     auth: 'none',
+    anyOrigin: true,
     answers: { 200: t.object({ keys: t.array(t.record(t.string())) }) },
     handle: async () => {
       const { published, lifetimeMs } = keys()

@@ -1,6 +1,8 @@
+import { hasScope, opensData } from '../../core/scope.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
+import type { Client } from './client-sql.ts'
 import { refuse } from './errors.ts'
-import { type Client, NO_TERMS, type Terms } from './sql.ts'
+import { NO_TERMS, type Terms } from './sql.ts'
 
 /** The most that an agent may write in an hour without the user's hand. */
 const MAX_AUTO = 100
@@ -17,6 +19,9 @@ export function checkResource(request: AuthorizationRequest, client: Client, own
     return
   }
   if (resource !== own) throw refuse('invalid_target', 'resource is not one of this server')
+  if (!opensData(request.scope) || hasScope(request.scope, 'openid')) {
+    throw refuse('invalid_scope', 'agents are granted data, and no ID token')
+  }
 }
 
 /** `auto`, `release` and `until` of a consent. */

@@ -1,5 +1,9 @@
-import { areFewTables, FEW_TABLES, parseScope, scopeText } from '../../core/scope.ts'
+import { areFewTables, FEW_TABLES, oauthScopeText, parseOAuthScope } from '../../core/scope.ts'
 import { refuse } from './errors.ts'
+
+/** OpenID Connect Core, section 3.1.2.1. `login` and `select_account` both mean that the user signs in again. */
+export const PROMPTS = ['none', 'login', 'consent', 'select_account'] as const
+type Prompt = (typeof PROMPTS)[number]
 
 /** What an application requests at authorize, or a user approves at consent. */
 export type AuthorizationRequest = {
@@ -13,6 +17,14 @@ export type AuthorizationRequest = {
   readonly tables: readonly string[]
   /** What the tokens are for (RFC 8707); empty = the API. */
   readonly resource: string
+  /** Comes back in the ID token; empty = none. */
+  readonly nonce: string
+  readonly prompts: readonly Prompt[]
+  /** Seconds since the user signed in; undefined = any. */
+  readonly maxAge: number | undefined
+  /** An address or user id that the client expects; empty = any. */
+  readonly loginHint: string
+  readonly idTokenHint: string
 }
 
 export type FormFields = Readonly<Record<string, string>>
@@ -26,12 +38,41 @@ const requestOf = (fields: FormFields, tables: readonly string[]): Authorization
   challengeMethod: fields['code_challenge_method'] ?? '',
   tables,
   resource: fields['resource'] ?? '',
+  nonce: nonceOf(fields['nonce'] ?? ''),
+  prompts: promptsOf(fields['prompt'] ?? ''),
+  maxAge: maxAgeOf(fields['max_age'] ?? ''),
+  loginHint: fields['login_hint'] ?? '',
+  idTokenHint: fields['id_token_hint'] ?? '',
 })
+
+/** It is kept with the code. */
+const MAX_NONCE = 512
+
+function nonceOf(text: string): string {
+  if (text.length <= MAX_NONCE && !text.includes('\0')) return text
+  throw refuse('invalid_request', `nonce must have at most ${MAX_NONCE} characters`)
+}
+
+function promptsOf(text: string): Prompt[] {
+  const words = text.split(' ').filter((word) => word !== '')
+  const prompts = PROMPTS.filter((prompt) => words.includes(prompt))
+  if (prompts.length !== new Set(words).size) throw refuse('invalid_request', `prompt must be of ${PROMPTS.join(', ')}`)
+  if (prompts.includes('none') && prompts.length > 1) {
+    throw refuse('invalid_request', 'prompt=none stands alone')
+  }
+  return prompts
+}
+
+function maxAgeOf(text: string): number | undefined {
+  if (text === '') return undefined
+  if (!/^\d{1,9}$/.test(text)) throw refuse('invalid_request', 'max_age must be a number of seconds')
+  return Number(text)
+}
 
 /** The words of a good scope in one order, so that the same words are the same consent; others are checked later. */
 export function orderedScope(text: string): string {
-  const parsed = parseScope(text)
-  return parsed ? scopeText(parsed) : text
+  const parsed = parseOAuthScope(text)
+  return parsed ? oauthScopeText(parsed) : text
 }
 
 /** From the query of authorize; tables are separated by commas. */
@@ -56,7 +97,10 @@ export function requestOfBody(body: unknown): { fields: FormFields; request: Aut
 }
 
 const PARAMETERS = new Set(
-  'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method resource'.split(' '),
+  [
+    'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method resource',
+    'nonce prompt max_age login_hint id_token_hint',
+  ].flatMap((names) => names.split(' ')),
 )
 
 /** Sorted and deduplicated, so that the same tables are the same consent. */

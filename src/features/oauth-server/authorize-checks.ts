@@ -1,7 +1,7 @@
-import { parseScope, SCOPE_WORDS } from '../../core/scope.ts'
+import { isIdentityScope, OAUTH_SCOPE_WORDS, parseOAuthScope } from '../../core/scope.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
+import type { Client } from './client-sql.ts'
 import { type OAuthError, refuse } from './errors.ts'
-import type { Client } from './sql.ts'
 
 type Check = (request: AuthorizationRequest, client: Client) => OAuthError | undefined
 
@@ -10,11 +10,15 @@ const CHALLENGE = /^[A-Za-z0-9_-]{43}$/
 /** RFC 7636, section 4.1. */
 export const isVerifier = (text: string): boolean => /^[A-Za-z0-9._~-]{43,128}$/.test(text)
 
-export const isScopeWord = (text: string): boolean => SCOPE_WORDS.includes(text)
+export const isScopeWord = (text: string): boolean => OAUTH_SCOPE_WORDS.includes(text)
 
-/** Every word must be in the client's list; a client with the scope `*` may be granted any. */
+/**
+ * Every word must be in the client's list; a client with the scope `*` may be granted any. Words about the user need no entry:
+ * a token for data could read the same, and the user sees them before the client does.
+ */
 export const mayGrant = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
-  parseScope(scope) !== undefined && (scopes.includes('*') || scope.split(' ').every((word) => scopes.includes(word)))
+  parseOAuthScope(scope) !== undefined &&
+  (scopes.includes('*') || scope.split(' ').every((word) => isIdentityScope(word) || scopes.includes(word)))
 
 /**
  * RFC 6749, section 4.1.1, in its order, for a known client. Errors are never redirected but shown to the user

@@ -1,8 +1,8 @@
 import { ON_BEHALF } from '../../core/identity.ts'
 import { equalInConstantTime, sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
+import { type Client, clientNamed } from './client-sql.ts'
 import { invalidClient, refuse } from './errors.ts'
-import { type Client, clientNamed } from './sql.ts'
 
 type Form = Readonly<Record<string, string>>
 /** Unverified credentials of a client; public clients have no secret. */

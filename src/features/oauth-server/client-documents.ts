@@ -3,8 +3,8 @@ import { ON_BEHALF } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Outgoing, OutgoingError } from '../../http/out/outgoing.ts'
 import { isRegistrable } from './authorize-checks.ts'
+import { type Client, clientNamed, keepStranger } from './client-sql.ts'
 import { refuse, unknownClient } from './errors.ts'
-import { type Client, clientNamed, keepStranger } from './sql.ts'
 
 /** What a client without the operator may ask for: files are not the business of agents. */
 export const STRANGERS_SCOPES: readonly string[] = ['readonly', 'readwrite']

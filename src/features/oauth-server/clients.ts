@@ -6,7 +6,7 @@ import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { isRegistrable, isScopeWord, mayGrant } from './authorize-checks.ts'
-import * as q from './sql.ts'
+import * as q from './client-sql.ts'
 
 const MAX_NAME = 255
 const MAX_URIS = 100

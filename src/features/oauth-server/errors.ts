@@ -1,6 +1,9 @@
 import { AppError, type ErrorCode } from '../../core/errors.ts'
 
-/** RFC 6749, sections 4.1.2.1 and 5.2; RFC 8707, section 2; RFC 7591, section 3.2.2. */
+/**
+ * RFC 6749, sections 4.1.2.1 and 5.2; RFC 8707, section 2; RFC 7591, section 3.2.2; OpenID Connect Core, section 3.1.2.6;
+ * RFC 8628, section 3.5.
+ */
 export type OAuthCode =
   | 'invalid_request'
   | 'invalid_client'
@@ -12,6 +15,15 @@ export type OAuthCode =
   | 'invalid_target'
   | 'invalid_redirect_uri'
   | 'invalid_client_metadata'
+  | 'login_required'
+  | 'consent_required'
+  | 'interaction_required'
+  | 'request_not_supported'
+  | 'invalid_request_uri'
+  | 'authorization_pending'
+  | 'slow_down'
+  | 'access_denied'
+  | 'expired_token'
 
 export class OAuthError extends AppError {
   readonly code: OAuthCode
@@ -28,6 +40,10 @@ export class OAuthError extends AppError {
 
 export const refuse = (code: Exclude<OAuthCode, 'invalid_client'>, description: string): OAuthError =>
   new OAuthError(code, description)
+
+/** Of a form token or request_uri. */
+export const usedBefore = (): OAuthError =>
+  refuse('invalid_request', 'the request is unknown, expired or was used before')
 
 /** RFC 6749, section 5.2: the response says how the client can authenticate. */
 export const invalidClient = (description = 'client authentication failed'): OAuthError =>

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { notFound } from '../../core/errors.ts'
-import { type Identity, ON_BEHALF, SYSTEM, type UserIdentity } from '../../core/identity.ts'
-import { grantOf } from '../../core/scope.ts'
+import { ON_BEHALF, type UserIdentity } from '../../core/identity.ts'
+import { hasScope, isIdentityScope } from '../../core/scope.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -9,7 +9,9 @@ import { requireOwnFactor } from '../../identity/second-factor.ts'
 import { lockCaller, lockOwner } from '../../identity/users.ts'
 import { type AuthorizationRequest, orderedScope, tableList } from './authorization-request.ts'
 import { isRedirectUri, isVerifier, mayGrant } from './authorize-checks.ts'
-import { invalidClient, refuse } from './errors.ts'
+import { type Client, type ClientRights, lockClient } from './client-sql.ts'
+import { invalidClient, refuse, usedBefore } from './errors.ts'
+import { idTokenClaims, userClaims } from './openid.ts'
 import * as q from './sql.ts'
 
 export type OAuthConfig = {
@@ -18,14 +20,14 @@ export type OAuthConfig = {
   auth_code_duration: number
 }
 
-type KeyIdentity = Extract<Identity, { kind: 'key' }>
-
 /** RFC 6749, section 5.1. */
 export type TokenAnswer = {
   access_token: string
   token_type: 'Bearer'
   expires_in: number
   refresh_token?: string
+  /** OpenID Connect Core, section 3.1.3.3. */
+  id_token?: string
   scope: string
 }
 
@@ -41,6 +43,16 @@ type GrantDeps = {
   config: OAuthConfig
   /** Drops the tokens from this process's cache at once; other processes read the revocation from the database. */
   onRevoked: (tokenIds: readonly string[]) => void
+  issuer: () => string
+  /** Signs the claims of an ID token. */
+  signIdToken: (claims: object) => string
+}
+
+/** What tokens are issued of. */
+type Issue = Pick<q.NewGrant, 'id' | 'userId' | 'scope' | 'signIn'> & {
+  client: Pick<Client, 'id' | 'clientId'>
+  by: 'code' | 'client' | 'refresh'
+  nonce: string | null
 }
 
 /** Issues, exchanges, rotates and ends codes and tokens. Using a code or refresh token twice ends its whole grant. */
@@ -51,30 +63,32 @@ export class Grants {
     this.#deps = deps
   }
 
-  /** Undefined unless the user consented to the same before. */
+  /** Undefined unless the user consented to the same before. `spend` removes what may be used once, as in `consent`. */
   async codeOfConsent(
     user: UserIdentity,
-    client: q.Client,
+    client: Client,
     request: AuthorizationRequest,
+    spend?: Sql,
   ): Promise<string | undefined> {
     const consent = q.isConsented(user.id, client, request)
     if ((await this.#deps.db.run(ON_BEHALF, consent)) === 0) return undefined
     return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
       const terms = await tx.fly(q.termsOf(user.id, client, request))
-      return terms === null ? undefined : this.#issueCode(tx, user, client, request, JSON.parse(terms))
+      return terms === null ? undefined : this.#issueCode(tx, user, client, request, JSON.parse(terms), spend)
     })
   }
 
   async consent(
     user: UserIdentity,
-    client: q.Client,
+    client: Client,
     request: AuthorizationRequest,
     terms: q.Terms = q.NO_TERMS,
+    spend?: Sql,
   ): Promise<string> {
     return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
-      return this.#issueCode(tx, user, client, request, terms)
+      return this.#issueCode(tx, user, client, request, terms, spend)
     })
   }
 
@@ -82,16 +96,18 @@ export class Grants {
   async #issueCode(
     tx: Tx,
     user: UserIdentity,
-    client: q.Client,
+    client: Client,
     request: AuthorizationRequest,
     terms: q.Terms,
+    spend: Sql | undefined,
   ): Promise<string> {
     await requireOwnFactor(tx, user)
+    if (spend && (await tx.run(spend)) === 0) throw usedBefore()
     const code = randomHex(32)
     await tx.run(q.rememberConsent(user.id, client, request, terms))
     await tx.run(q.forgetConsents(user.id, MAX_CONSENTS))
     await tx.run(q.forgetCodes(user.id, MAX_CODES - 1))
-    await tx.run(q.insertCode(sha256(code), user.id, client, request, terms, this.#deps.config.auth_code_duration))
+    await tx.run(q.insertCode(sha256(code), user, client, request, terms, this.#deps.config.auth_code_duration))
     return code
   }
 
@@ -111,7 +127,7 @@ export class Grants {
   }
 
   /** RFC 6749, section 4.1.3, and RFC 7636, section 4.6. */
-  async redeemCode(client: q.Client, form: Form): Promise<TokenAnswer> {
+  async redeemCode(client: Client, form: Form): Promise<TokenAnswer> {
     const code = required(form, 'code')
     const redirectUri = required(form, 'redirect_uri')
     const verifier = required(form, 'code_verifier')
@@ -126,33 +142,44 @@ export class Grants {
         throw invalidGrant('code_verifier does not fit the code')
       }
       requireSameResource(form, found.resource)
-      const { userId, scope, tables, resource, auto, release, until } = found
+      const { userId, scope, tables, resource, auto, release, until, signIn, nonce } = found
       if (!mayGrant(rights, scope) || !isRedirectUri(rights, redirectUri)) throw invalidGrant(TAKEN)
       const id = randomUUID()
       await tx.run(q.spendCode(hash, id))
       const terms = { auto, release, until }
-      const grant = { id, client: client.id, userId, scope, tables, resource, terms }
-      const tokens = await this.#issue(tx, grant, 'code')
+      const grant = { id, client: client.id, userId, scope, tables, resource, terms, signIn }
+      if (hasScope(scope, 'openid')) await keepLogin(tx, grant)
+      const tokens = await this.#issue(tx, grant, { client, by: 'code', nonce })
       return { tokens, ended: idsOf(await tx.rows(q.endOldGrants(userId, client.id, MAX_GRANTS))) }
     })
   }
 
   /** RFC 6749, section 4.4. */
-  async forClient(client: q.Client, form: Form): Promise<TokenAnswer> {
+  async forClient(client: Client, form: Form): Promise<TokenAnswer> {
     if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
     const scope = orderedScope(required(form, 'scope'))
     const tables = tableList(form['allowed_tables'])
     // An agent is a user.
     if (form['resource']) throw refuse('invalid_target', 'clients that act for themselves have no resource')
-    const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables, resource: '', terms: q.NO_TERMS }
+    if (scope.split(' ').some(isIdentityScope)) throw refuse('invalid_scope', 'a client is no user')
+    const grant = {
+      id: randomUUID(),
+      client: client.id,
+      userId: null,
+      scope,
+      tables,
+      resource: '',
+      terms: q.NO_TERMS,
+      signIn: null,
+    }
     return this.#exchange(client, undefined, async (tx, rights) => {
       if (!mayGrant(rights, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
-      return { tokens: await this.#issue(tx, grant, 'client'), ended: [] }
+      return { tokens: await this.#issue(tx, grant, { client, by: 'client', nonce: null }), ended: [] }
     })
   }
 
   /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
-  async refresh(client: q.Client, form: Form): Promise<TokenAnswer> {
+  async refresh(client: Client, form: Form): Promise<TokenAnswer> {
     const hash = sha256(required(form, 'refresh_token'))
     const scope = form['scope'] ? orderedScope(form['scope']) : undefined
     return this.#exchange(client, q.userOfRefreshToken(hash), async (tx, rights) => {
@@ -165,12 +192,14 @@ export class Grants {
       if (!mayGrant(rights, found.scope)) throw invalidGrant(TAKEN)
       requireSameResource(form, found.resource)
       await tx.run(q.rotate(hash))
-      return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh'), ended: [] }
+      const { grantId: id, userId, signIn } = found
+      const issue = { id, userId, scope: found.scope, signIn, client, by: 'refresh', nonce: null } as const
+      return { tokens: await this.#tokens(tx, issue), ended: [] }
     })
   }
 
   /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may revoke it. */
-  async revoke(token: string, client: q.Client | null): Promise<void> {
+  async revoke(token: string, client: Client | null): Promise<void> {
     const hash = sha256(token)
     const ended = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await tx.run(lockOwner(q.userOfRefreshToken(hash)))
@@ -181,79 +210,34 @@ export class Grants {
     this.#deps.onRevoked(ended)
   }
 
-  /** The identity a token stands for; undefined for unknown, revoked and expired ones, and those of another resource. */
-  resolve(token: string): Promise<KeyIdentity | undefined> {
-    return this.#resolve(token, (resource) => resource === '')
-  }
-
-  /** As `resolve`, for tokens of agents. */
-  async resolveAgent(token: string, resource: string): Promise<KeyIdentity | undefined> {
-    const who = await this.#resolve(token, (own) => own === resource)
-    return who?.userId === null ? undefined : who
-  }
-
-  async #resolve(token: string, isAudience: (resource: string) => boolean): Promise<KeyIdentity | undefined> {
-    type TokenRow = {
-      id: string
-      grantId: string
-      userId: string | null
-      email: string
-      scope: string
-      tables: string[]
-      /** Of the client. */
-      scopes: string[]
-      appId: string | null
-      resource: string
-      auto: number | null
-      release: boolean
-      client: string
-      clientId: string
-      expiresAt: Date
-    }
-    const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
-    if (!found || !isAudience(found.resource) || !mayGrant(found, found.scope)) return undefined
-    const { id: keyId, grantId, userId, email, scope, tables, appId } = found
-    const grant = grantOf(scope, tables, appId)
-    const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)
-    const who = { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt } as const
-    if (found.resource === '') return who
-    const { client, clientId, auto, release, resource } = found
-    return { ...who, agent: { client, clientId, auto, release, resource } }
-  }
-
   /**
    * Runs `work` with the account of `user` and the client locked, in this order, and the client's rights of now. Commits
    * the end of a stolen grant before throwing the refusal.
    */
   async #exchange(
-    client: q.Client,
+    client: Client,
     user: Sql | undefined,
-    work: (tx: Tx, rights: q.ClientRights) => Promise<Exchanged>,
+    work: (tx: Tx, rights: ClientRights) => Promise<Exchanged>,
   ): Promise<TokenAnswer> {
     const { tokens, ended } = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
       if (user) await tx.run(lockOwner(user))
-      const rights = await tx.fly(q.lockClient(client.id))
+      const rights = await tx.fly(lockClient(client.id))
       if (rights === null) throw invalidClient()
-      return work(tx, JSON.parse(rights) as q.ClientRights)
+      return work(tx, JSON.parse(rights) as ClientRights)
     })
     this.#deps.onRevoked(ended)
     if (tokens) return tokens
     throw invalidGrant('the token has been used before; everything it led to has ended')
   }
 
-  async #issue(tx: Tx, grant: q.NewGrant, by: 'code' | 'client'): Promise<TokenAnswer> {
+  async #issue(tx: Tx, grant: q.NewGrant, by: Pick<Issue, 'client' | 'by' | 'nonce'>): Promise<TokenAnswer> {
     await tx.run(q.insertGrant(grant))
-    return this.#tokens(tx, grant.id, grant.client, grant.scope, by)
+    return this.#tokens(tx, { ...grant, ...by })
   }
 
-  async #tokens(
-    tx: Tx,
-    grantId: string,
-    client: string,
-    scope: string,
-    by: 'code' | 'client' | 'refresh',
-  ): Promise<TokenAnswer> {
-    await tx.run(q.countGrant(client, by === 'code'))
+  async #tokens(tx: Tx, issue: Issue): Promise<TokenAnswer> {
+    const { id: grantId, client, scope, by } = issue
+    await tx.run(q.countGrant(client.id, by === 'code'))
     const { access_token_duration, refresh_token_duration } = this.#deps.config
     // No token outlives the end that the user chose.
     const left = Number((await tx.fly(q.secondsLeft(grantId))) ?? Number.POSITIVE_INFINITY)
@@ -262,15 +246,33 @@ export class Grants {
     const refreshSeconds = Math.min(refresh_token_duration, left)
     const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]
     await tx.run(q.insertAccessToken({ id: randomUUID(), hash: sha256(access), grantId, seconds }))
-    if (by !== 'client') await tx.run(q.insertRefreshToken({ hash: sha256(refresh), grantId, seconds: refreshSeconds }))
+    const renews = by !== 'client' && (!hasScope(scope, 'openid') || hasScope(scope, 'offline_access'))
+    if (renews) await tx.run(q.insertRefreshToken({ hash: sha256(refresh), grantId, seconds: refreshSeconds }))
+    const idToken = hasScope(scope, 'openid') ? await this.#idToken(tx, issue) : undefined
     return {
       access_token: access,
       token_type: 'Bearer',
       expires_in: seconds,
-      ...(by !== 'client' && { refresh_token: refresh }),
+      ...(renews && { refresh_token: refresh }),
+      ...(idToken !== undefined && { id_token: idToken }),
       scope,
     }
   }
+
+  async #idToken(tx: Tx, { userId, scope, signIn, client, nonce }: Issue): Promise<string | undefined> {
+    if (userId === null || signIn === null) return undefined
+    const claims = await tx.fly(userClaims(userId))
+    if (claims === null) throw invalidGrant('the user is gone')
+    const by = { issuer: this.#deps.issuer(), clientId: client.clientId, userId, scope, nonce }
+    return this.#deps.signIdToken(idTokenClaims(by, signIn, JSON.parse(claims)))
+  }
+}
+
+/** The client hears of the end of the session; a code of a session that has ended is no sign-in. */
+async function keepLogin(tx: Tx, { client, userId, signIn }: q.NewGrant): Promise<void> {
+  const session = signIn?.sessionId
+  if (userId === null || !session) return
+  if ((await tx.run(q.keepLogin(session, client, userId))) === 0) throw invalidGrant('the user has signed out')
 }
 
 /** RFC 8707, section 2.2: left out, it is that of the grant. */

@@ -4,8 +4,8 @@ import { randomHex } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import { STRANGERS_SCOPES, strangerOf } from './client-documents.ts'
+import { keepStranger } from './client-sql.ts'
 import { errorBody, refuse } from './errors.ts'
-import { keepStranger } from './sql.ts'
 
 export type RegistrationDeps = {
   db: Db

@@ -1,120 +1,9 @@
+import type { UserIdentity } from '../../core/identity.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { RemoveSlice } from '../../db/sweep.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
-
-export type Client = {
-  id: string
-  clientId: string
-  appId: string | null
-  name: string
-  clientType: 'confidential' | 'public'
-  redirectUris: string[]
-  scopes: string[]
-  secretHash: string | null
-  revokedAt: Date | null
-  origin: ClientOrigin
-  /** Of a client that is a document: too old to be trusted without another look. */
-  isStale: boolean
-}
-
-/** Made by the operator; a document at the address that is its id; registered by itself (RFC 7591). */
-export type ClientOrigin = 'operator' | 'document' | 'registered'
-
-// Clients
-
-const columns = sql`c.id::text as id, c.client_id as "clientId", c.app_id::text as "appId", c.name,
-  c.client_type as "clientType", c.redirect_uris as "redirectUris", c.scopes, c.secret_hash as "secretHash",
-  c.revoked_at as "revokedAt", c.origin, coalesce(c.fetched_at < now() - interval '1 hour', false) as "isStale"`
-
-export const clientNamed = (clientId: string): Sql =>
-  sql`select ${columns} from svc.oauth_clients c where c.client_id = ${clientId}`
-
-/** A client as the admin API shows it. */
-const clientJson = sql`json_build_object(
-  'id', c.id, 'appId', c.app_id, 'clientId', c.client_id, 'name', c.name, 'redirectUris', c.redirect_uris, 'scopes', c.scopes,
-  'clientType', c.client_type, 'createdAt', svc.iso_utc(c.created_at), 'updatedAt', svc.iso_utc(c.updated_at),
-  'revokedAt', svc.iso_utc(c.revoked_at), 'totalGrants', c.total_grants,
-  'lastTokenIssuedAt', svc.iso_utc(c.last_token_issued_at),
-  'activeAccessTokenCount', (select count(*) from svc.oauth_access_tokens t join svc.oauth_grants g on g.id = t.grant_id
-    where g.client = c.id and t.expires_at > now()),
-  'activeRefreshTokenCount', (select count(*) from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
-    where g.client = c.id and t.expires_at > now() and t.rotated_at is null))`
-
-export const oneClient = (clientId: string): Sql =>
-  sql`select ${clientJson}::text from svc.oauth_clients c where c.client_id = ${clientId}`
-
-export const clientsPage = ({ page, perPage, offset }: { page: number; perPage: number; offset: number }): Sql => sql`
-  select json_build_object(
-    'items', (select coalesce(json_agg(${clientJson} order by c.created_at desc, c.id desc), '[]') from (
-      select * from svc.oauth_clients order by created_at desc, id desc limit ${perPage} offset ${offset}) c),
-    'page', ${page}::int, 'perPage', ${perPage}::int, 'totalItems', n.total,
-    'totalPages', ceil(n.total::numeric / ${perPage}::int)::int)::text
-  from (select count(*) as total from svc.oauth_clients) n`
-
-export type NewClient = Pick<Client, 'clientId' | 'name' | 'clientType' | 'redirectUris' | 'scopes' | 'secretHash'> & {
-  appId: string
-}
-
-/** No row if the app does not exist. */
-export const insertClient = (c: NewClient): Sql => sql`
-  insert into svc.oauth_clients (client_id, app_id, name, client_type, secret_hash, redirect_uris, scopes)
-  select ${c.clientId}, a.id, ${c.name}, ${c.clientType}, ${c.secretHash}, ${c.redirectUris}::text[], ${c.scopes}::text[]
-  from svc.apps a where a.id = ${c.appId}::uuid for key share`
-
-export const updateClient = (clientId: string, c: Pick<Client, 'name' | 'redirectUris' | 'scopes'>): Sql => sql`
-  update svc.oauth_clients set name = ${c.name}, redirect_uris = ${c.redirectUris}::text[], scopes = ${c.scopes}::text[],
-    updated_at = now()
-  where client_id = ${clientId} and revoked_at is null`
-
-export const replaceSecret = (clientId: string, hash: string): Sql => sql`
-  update svc.oauth_clients set secret_hash = ${hash}, updated_at = now()
-  where client_id = ${clientId} and revoked_at is null and client_type = 'confidential'`
-
-export const isClient = (clientId: string): Sql => sql`c.client_id = ${clientId}`
-export const isOfApp = (appId: string): Sql => sql`c.app_id = ${appId}::uuid`
-
-const endGrants = (condition: Sql): Sql =>
-  sql`select id from svc.end_oauth_grants(array(select g.id from svc.oauth_grants g where ${condition})) id`
-
-/**
- * Also ends the clients' grants, consents and unused codes. Two statements, so that the second sees what a redemption did
- * that the first waited for.
- */
-export const revokeClients = (condition: Sql): readonly [Sql, Sql] => {
-  const clients = sql`(select c.id from svc.oauth_clients c where ${condition})`
-  return [
-    sql`update svc.oauth_clients c set revoked_at = now(), updated_at = now() where ${condition} and c.revoked_at is null`,
-    sql`with codes as (delete from svc.oauth_codes where client in ${clients}),
-      consents as (delete from svc.oauth_consents where client in ${clients})
-      ${endGrants(sql`g.client in ${clients}`)}`,
-  ]
-}
-
-/** Keeps a client that came without the operator. A document that changed is the client's new self; a revoked one stays so. */
-export const keepStranger = (c: Pick<Client, 'clientId' | 'name' | 'redirectUris' | 'scopes' | 'origin'>): Sql => sql`
-  insert into svc.oauth_clients (client_id, name, client_type, redirect_uris, scopes, origin, fetched_at)
-  values (${c.clientId}, ${c.name}, 'public', ${c.redirectUris}::text[], ${c.scopes}::text[], ${c.origin},
-    case when ${c.origin} = 'document' then now() end)
-  on conflict (client_id) do update set name = excluded.name, redirect_uris = excluded.redirect_uris,
-    fetched_at = excluded.fetched_at, updated_at = now()
-  where oauth_clients.origin = 'document' and excluded.origin = 'document'`
-
-export type ClientRights = Pick<Client, 'scopes' | 'redirectUris' | 'clientType'>
-
-/**
- * The rights of a client as they are now, as JSON, and until the transaction ends: it waits for a change of the client,
- * and a change waits for it. No row for a revoked one.
- */
-export const lockClient = (id: string): Sql => sql`
-  select json_build_object('scopes', c.scopes, 'redirectUris', c.redirect_uris, 'clientType', c.client_type)::text
-  from svc.oauth_clients c where c.id = ${id}::uuid and c.revoked_at is null for no key update`
-
-export const grantedScopes = (clientId: string): Sql => sql`
-  select distinct g.scope from svc.oauth_grants g join svc.oauth_clients c on c.id = g.client where ${isClient(clientId)}`
-
-export const endGrantsWithScopes = (clientId: string, scopes: readonly string[]): Sql =>
-  endGrants(sql`g.scope = any(${scopes}::text[])
-    and g.client = (select c.id from svc.oauth_clients c where ${isClient(clientId)})`)
+import { type Client, endGrants } from './client-sql.ts'
+import type { SignInFacts } from './openid.ts'
 
 // Consent and codes
 
@@ -160,17 +49,24 @@ export const forgetCodes = (userId: string, keep: number): Sql =>
 
 export const insertCode = (
   hash: string,
-  userId: string,
+  user: Pick<UserIdentity, 'id' | 'sessionId' | 'aal' | 'amr'>,
   client: Client,
   request: AuthorizationRequest,
   terms: Terms,
   seconds: number,
 ): Sql => sql`
   insert into svc.oauth_codes (hash, client, user_id, redirect_uri, challenge, scope, tables, resource, auto, release, until,
-    expires_at)
-  values (${hash}, ${client.id}::uuid, ${userId}::uuid, ${request.redirectUri}, ${request.challenge}, ${request.scope},
+    expires_at, nonce, session_id, auth_time, aal, amr)
+  values (${hash}, ${client.id}::uuid, ${user.id}::uuid, ${request.redirectUri}, ${request.challenge}, ${request.scope},
     ${request.tables}::text[], ${request.resource}, ${terms.auto}::int, ${terms.release}::boolean,
-    ${terms.until}::timestamptz, now() + make_interval(secs => ${seconds}::int))`
+    ${terms.until}::timestamptz, now() + make_interval(secs => ${seconds}::int), ${request.nonce},
+    ${user.sessionId}::uuid, (select s.created_at from svc.sessions s where s.id = ${user.sessionId}::uuid), ${user.aal},
+    ${user.amr}::text[])`
+
+/** Null for what was granted before sign-ins were kept. */
+const signInOf = (of: Sql): Sql => sql`case when ${of}.auth_time is not null then json_build_object(
+  'sessionId', ${of}.session_id, 'authTime', floor(extract(epoch from ${of}.auth_time)), 'aal', ${of}.aal,
+  'amr', ${of}.amr) end as "signIn"`
 
 export type Code = Terms & {
   client: string
@@ -182,13 +78,16 @@ export type Code = Terms & {
   resource: string
   isUsed: boolean
   grantId: string | null
+  nonce: string | null
+  signIn: SignInFacts | null
 }
 
 /** Locks the code until its redemption commits: of parallel ones only the first finds it unused. */
 export const lockCode = (hash: string): Sql => sql`
   select client::text, user_id::text as "userId", redirect_uri as "redirectUri", challenge, scope, tables,
-    resource, auto, release, svc.iso_utc(until) as until, used_at is not null as "isUsed", grant_id::text as "grantId"
-  from svc.oauth_codes where hash = ${hash} and expires_at > now() for update`
+    resource, auto, release, svc.iso_utc(until) as until, used_at is not null as "isUsed", grant_id::text as "grantId",
+    nonce, ${signInOf(sql`c`)}
+  from svc.oauth_codes c where hash = ${hash} and expires_at > now() for update`
 
 export const spendCode = (hash: string, grantId: string): Sql =>
   sql`update svc.oauth_codes set used_at = now(), grant_id = ${grantId}::uuid where hash = ${hash}`
@@ -203,12 +102,22 @@ export type NewGrant = {
   tables: readonly string[]
   resource: string
   terms: Terms
+  signIn: SignInFacts | null
 }
 
 export const insertGrant = (g: NewGrant): Sql => sql`
-  insert into svc.oauth_grants (id, client, user_id, scope, tables, resource, auto, release, until)
+  insert into svc.oauth_grants (id, client, user_id, scope, tables, resource, auto, release, until, session_id,
+    auth_time, aal, amr)
   values (${g.id}::uuid, ${g.client}::uuid, ${g.userId}::uuid, ${g.scope}, ${g.tables}::text[], ${g.resource},
-    ${g.terms.auto}::int, ${g.terms.release}::boolean, ${g.terms.until}::timestamptz)`
+    ${g.terms.auto}::int, ${g.terms.release}::boolean, ${g.terms.until}::timestamptz, ${g.signIn?.sessionId ?? null}::uuid,
+    to_timestamp(${g.signIn?.authTime ?? null}::float8), ${g.signIn?.aal ?? null}, ${g.signIn?.amr ?? null}::text[])`
+
+/** No row if the session has ended. */
+export const keepLogin = (sessionId: string, client: string, userId: string): Sql => sql`
+  insert into svc.oauth_logins (session_id, client, user_id)
+  select s.id, ${client}::uuid, s.user_id from svc.sessions s
+  where s.id = ${sessionId}::uuid and s.user_id = ${userId}::uuid
+  on conflict (session_id, client) do update set created_at = now()`
 
 /** Seconds until the user's chosen end of a grant; null where there is none. */
 export const secondsLeft = (grantId: string): Sql =>
@@ -226,10 +135,19 @@ export const insertRefreshToken = (t: { hash: string; grantId: string; seconds: 
   insert into svc.oauth_refresh_tokens (hash, grant_id, expires_at)
   values (${t.hash}, ${t.grantId}::uuid, now() + make_interval(secs => ${t.seconds}::int))`
 
-export type RefreshToken = { grantId: string; client: string; scope: string; resource: string; isRotated: boolean }
+export type RefreshToken = {
+  grantId: string
+  client: string
+  userId: string | null
+  scope: string
+  resource: string
+  isRotated: boolean
+  signIn: SignInFacts | null
+}
 
 export const lockRefreshToken = (hash: string): Sql => sql`
-  select t.grant_id::text as "grantId", g.client::text, g.scope, g.resource, t.rotated_at is not null as "isRotated"
+  select t.grant_id::text as "grantId", g.client::text, g.user_id::text as "userId", g.scope, g.resource,
+    t.rotated_at is not null as "isRotated", ${signInOf(sql`g`)}
   from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
   where t.hash = ${hash} and t.expires_at > now() for update of t`
 
@@ -285,17 +203,6 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
   select t.grant_id::text as id from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
   where t.hash = ${hash} and (${client}::uuid is null or g.client = ${client}::uuid)`
 
-export const tokenByHash = (hash: string): Sql => sql`
-  select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
-    g.resource, g.auto, g.release, c.scopes, c.app_id::text as "appId", c.id::text as client, c.client_id as "clientId",
-    t.expires_at as "expiresAt"
-  from svc.oauth_access_tokens t
-  join svc.oauth_grants g on g.id = t.grant_id
-  join svc.oauth_clients c on c.id = g.client
-  left join svc.users u on u.id = g.user_id
-  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null and u.disabled_at is null
-    and (g.until is null or g.until > now())`
-
 /** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
 const dropUnheld =
   (table: Sql, isOver: Sql): RemoveSlice =>
@@ -309,6 +216,8 @@ const isExpired = sql`g.expires_at < now()`
 /** Also removes grants without tokens; a new grant gets its tokens in the same transaction. */
 export const dropExpired: readonly RemoveSlice[] = [
   dropUnheld(sql`svc.oauth_codes`, isExpired),
+  dropUnheld(sql`svc.oauth_pushed`, isExpired),
+  dropUnheld(sql`svc.oauth_prompts`, isExpired),
   dropUnheld(sql`svc.oauth_access_tokens`, isExpired),
   dropUnheld(sql`svc.oauth_refresh_tokens`, isExpired),
   dropUnheld(

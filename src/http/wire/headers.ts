@@ -22,7 +22,7 @@ const PREFLIGHT = flatOf({
 
 export type HeaderConfig = { publicBaseUrl: string; corsOrigins: readonly string[] }
 
-/** The common response headers. CORS never allows credentials, because the server uses no cookies. */
+/** The common response headers. CORS never allows credentials: cookies are for pages of this server alone. */
 export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   const anyOrigin = corsOrigins.includes('*')
   const listed = new Set(corsOrigins)

@@ -1,6 +1,8 @@
+import { opensData } from '../../core/scope.ts'
 import { alertLine, el, pageData, section, soft } from '../shared/dom.ts'
 import { button } from '../shared/form.ts'
 import { session } from '../shared/session.ts'
+import { readsOnly } from '../shared/terms.ts'
 import { formatTime, type Section } from './section.ts'
 
 type Grant = { id: string; client_name: string; scope: string; allowed_tables: string[]; created_at: string }
@@ -21,7 +23,8 @@ export function grantsSection(): Section {
       await session.call('DELETE', `${PATH}/${id}`)
       await fill()
     }
-    const what = scope.startsWith('readonly') ? 'Reads your data' : 'Reads and changes your data'
+    const data = readsOnly(scope) ? 'Reads your data' : 'Reads and changes your data'
+    const what = opensData(scope) ? data : 'Knows who you are'
     const where = allowed_tables.length > 0 ? ` in ${allowed_tables.join(', ')}` : ''
     const endButton = button('End access', end, 'danger')
     endButton.setAttribute('aria-label', `End access of ${client_name}`)

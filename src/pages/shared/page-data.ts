@@ -3,7 +3,19 @@ type Switch = 'on' | 'off'
 /** The data that the server passes to each page's script, as attributes of the body. */
 export type PageData = {
   account: { passkeys: Switch; totp: Switch; grants: Switch; agents: Switch; minPassword: string }
-  consent: { passkeys: Switch; app: string }
+  consent: {
+    passkeys: Switch
+    app: string
+    /** JSON of what to ask the user who is signed in by the cookie; empty = sign in first. */
+    prompt: string
+    formToken: string
+    /** The address of that user. */
+    user: string
+    /** Whom the application expects. */
+    login: string
+    /** Why the request cannot be granted. */
+    problem: string
+  }
   docs: Record<never, string>
   'mail-link': { post: string; done: string; returnsTo: string }
 }

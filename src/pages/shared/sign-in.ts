@@ -5,12 +5,18 @@ import { button, field, form, labelled, passwordField, submit } from './form.ts'
 import { hasPasskeys, usePasskey } from './passkeys.ts'
 import { session } from './session.ts'
 
-type SignIn = { container: HTMLElement; onSignedIn: () => unknown }
+type SignIn = {
+  container: HTMLElement
+  onSignedIn: () => unknown
+  /** An address to begin with. */
+  email?: string
+}
 
 /** Sign-in by password or passkey, then a second factor if the account has one. Opens the session. */
 export function showSignIn(signIn: SignIn): void {
   const { container } = signIn
   const email = el('input', { type: 'email', name: 'email', autocomplete: 'username', required: true })
+  email.value = signIn.email ?? ''
   const withPasskey = async () => {
     const typed = email.value.trim()
     const path = `/api/auth/webauthn/login${typed === '' ? '/discover' : ''}`

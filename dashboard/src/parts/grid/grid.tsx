@@ -117,14 +117,18 @@ export function Grid<R>(props: GridProps<R>) {
   }
 
   const width = across.getTotalSize()
-  const editorPlace =
-    editor &&
-    placeOf(
-      id,
-      editor.row,
-      ordered.findIndex((c) => c.id === editor.column),
-      box.current,
-    )
+  // Reckoned, not measured: an editor stays whatever happens to the cells below it.
+  const editedAt = editor ? ordered.findIndex((c) => c.id === editor.column) : -1
+  const edited = ordered[editedAt]
+  const editorPlace = editor &&
+    edited && {
+      left:
+        ordered.slice(0, editedAt).reduce((sum, c) => sum + c.width, gutterWidth) +
+        (edited.pinned ? (box.current?.scrollLeft ?? 0) : 0),
+      top: editor.row * ROW,
+      width: Math.max(edited.width, 120),
+      minHeight: ROW,
+    }
   return (
     <div
       ref={box}
@@ -233,22 +237,4 @@ export function Grid<R>(props: GridProps<R>) {
 function withIndex(seen: number[], index: number, count: number): number[] {
   if (index < 0 || index >= count || seen.includes(index)) return seen
   return [...seen, index].sort((a, b) => a - b)
-}
-
-function placeOf(
-  id: string,
-  row: number,
-  column: number,
-  box: HTMLElement | null,
-): { left: number; top: number; width: number; minHeight: number } | null {
-  const cell = document.getElementById(`${id}-${row}-${column}`)
-  if (!cell || !box) return null
-  const outer = box.getBoundingClientRect()
-  const inner = cell.getBoundingClientRect()
-  return {
-    left: inner.left - outer.left - box.clientLeft + box.scrollLeft,
-    top: inner.top - outer.top - box.clientTop + box.scrollTop - HEAD,
-    width: Math.max(inner.width, 120),
-    minHeight: inner.height,
-  }
 }

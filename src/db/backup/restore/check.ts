@@ -31,6 +31,16 @@ export class StoredBackup {
     return this.#seals.openText(this.#name('secret'), await this.#stored('secret'), MOST_SECRET_BYTES)
   }
 
+  /** A small object as text. */
+  async text(object: string, mostBytes: number): Promise<string> {
+    return this.#seals.openText(this.#name(object), await this.#stored(object), mostBytes)
+  }
+
+  /** Opens every seal and keeps nothing. */
+  async checkSeals(): Promise<void> {
+    for (const object of this.details.objects) await this.#seals.check(this.#name(object), await this.#stored(object))
+  }
+
   /** Reads everything once and writes nothing: every seal, every name, every size and checksum. */
   async check(onBytes: (bytes: number) => void = () => {}): Promise<Manifest> {
     const manifest = await this.manifest()

@@ -1,6 +1,6 @@
 /**
  * Identifies the browser during a redirect to a provider, so that only the browser that began a sign-in can finish it
- * (RFC 6819, 4.4.1.8). It is the only cookie of this server and grants nothing else.
+ * (RFC 6819, 4.4.1.8). It grants nothing else.
  */
 const NAME = 'svc_oauth_browser'
 const TOKEN = /^[A-Za-z0-9_-]{43}$/

@@ -12,7 +12,7 @@ import { Button, ErrorLine } from '../../../parts/ui.tsx'
 import { CellDialog } from './cell-dialog.tsx'
 import { ChangesBar } from './changes-bar.tsx'
 import { columnsOf, setSort } from './columns.ts'
-import { CellEditor, isInline } from './editors.tsx'
+import { CellEditor } from './editors.tsx'
 import { addRow, editsOf, markDeleted, setCell } from './edits.ts'
 import { ExportMenu } from './export.tsx'
 import { FilterBar } from './filter-bar.tsx'
@@ -23,12 +23,10 @@ import { moved, ordered, useLayout } from './layout.ts'
 import type { RowData } from './row-pages.ts'
 import { RowPanel } from './row-panel.tsx'
 import { idOf } from './save.ts'
+import { type Shown, useEditing } from './use-editing.ts'
 import { useRows } from './use-rows.ts'
 import { kindOf, parsePasted } from './values.ts'
 import { Views } from './views.tsx'
-
-/** A row as it is shown: read, or new. */
-type Shown = { key: string; row: RowData | undefined }
 
 export function RowsTab({ name, table }: { name: string; table: Table }) {
   const [{ filter = '', sort = '', row: opened, jump = '' }, go] = useAddress()
@@ -46,13 +44,6 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
   const store = editsOf(name)
   const edits = store.use()
   const [layout, setLayout] = useLayout(name)
-  const [editing, setEditing] = useState<{
-    index: number
-    column: string
-    typed?: string | undefined
-    whole: boolean
-    value: unknown
-  } | null>(null)
   const [marked, setMarked] = useState<ReadonlyMap<string, RowData | undefined>>(new Map())
   const [file, setFile] = useState<File | null>(null)
   const [isDropping, setDropping] = useState(false)
@@ -106,33 +97,27 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
 
   const setValue = (shown: Shown, column: string, value: unknown): void =>
     setCell(store, shown.key, column, value, shown.row)
-  async function wholeValue(shown: Shown, column: string): Promise<unknown> {
-    const value = cellValue(shown, column)
-    const cut = shown.row?.['_cut']
-    if (!shown.row || !Array.isArray(cut) || !cut.includes(column) || edits.updated.get(shown.key)?.values.has(column))
-      return value
-    const path = `/api/collections/${encodeURIComponent(name)}/${encodeURIComponent(shown.key).replaceAll('%2C', ',')}`
-    const answer = await core.send<RowData>('GET', path, { query: { fields: column } })
-    return answer[column]
-  }
-  async function edit(index: number, id: string, typed?: string): Promise<void> {
-    const shown = shownAt(index)
-    const column = columnOf(id)
-    if (!shown || !column) return
-    try {
-      const value = await wholeValue(shown, id)
-      const isOpen = shown.row ? canWrite : canAdd
-      setEditing({
-        index,
-        column: id,
-        typed,
-        value,
-        whole: !isOpen || !isInline(column, value) || (isForeign(table, id) && typed === undefined),
-      })
-    } catch (error) {
-      toast(sentence(error), { bad: true })
-    }
-  }
+  const { editing, edit, close } = useEditing({
+    table,
+    choice,
+    shownAt,
+    indexOf: (key) => {
+      const fresh = made.findIndex(({ id }) => id === key)
+      const at = fresh < 0 && hasKey ? pages.indexOf((row) => idOf(table, row) === key) : -1
+      return at < 0 ? fresh : made.length + at
+    },
+    isBeyond: (index) => pages.isWhole && index >= made.length + pages.read,
+    mayWrite: ({ row }) => (row ? canWrite : canAdd),
+    cellValue,
+    isCut: ({ key, row }, column) => {
+      const cut = row?.['_cut']
+      return Array.isArray(cut) && cut.includes(column) && !edits.updated.get(key)?.values.has(column)
+    },
+    async readWhole({ key }, column) {
+      const path = `/api/collections/${encodeURIComponent(name)}/${encodeURIComponent(key).replaceAll('%2C', ',')}`
+      return (await core.send<RowData>('GET', path, { query: { fields: column } }))[column]
+    },
+  })
   function paste({ row, column }: Spot, lines: string[][]): void {
     const view = [...stable.filter(({ pinned }) => pinned), ...stable.filter(({ pinned }) => !pinned)]
     const isHead = lines.length > 1 && (lines[0] ?? []).every((text) => columnOf(text) !== undefined)
@@ -200,13 +185,12 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
     const shown = shownAt(index)
     if (shown?.row && hasKey) go({ row: shown.key })
   }
-  const editedShown = editing && shownAt(editing.index)
   const editedColumn = editing && columnOf(editing.column)
   const total = pages.total
   const openedRow = opened === undefined ? undefined : findRow(pages, table, opened)
   const error = pages.error ? sentence(pages.error) : ''
   const finish = (value: unknown): void => {
-    if (editedShown && editing) setValue(editedShown, editing.column, value)
+    if (editing) setValue(editing.shown, editing.column, value)
   }
   return (
     <div
@@ -298,7 +282,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
               )
             }
             corner={<MarkAll key={marked.size} marked={marked.size} onClear={() => setMarked(new Map())} />}
-            onEdit={(index, id, typed) => void edit(index, id, typed)}
+            onEdit={edit}
             editor={
               editing && !editing.whole && editedColumn
                 ? {
@@ -309,10 +293,10 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
                         column={editedColumn}
                         value={editing.value}
                         typed={editing.typed}
-                        onCancel={() => setEditing(null)}
+                        onCancel={close}
                         onDone={(value) => {
                           finish(value)
-                          setEditing(null)
+                          close()
                         }}
                       />
                     ),
@@ -384,15 +368,15 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
           />
         )}
       </div>
-      {editing?.whole && editedShown && editedColumn && (
+      {editing?.whole && editedColumn && (
         <CellDialog
           column={editedColumn}
           foreignKey={table.foreignKeys?.find(({ columns: own }) => own.length === 1 && own[0] === editing.column)}
           value={editing.typed ?? editing.value}
-          isNew={!editedShown.row}
-          readOnly={!(editedShown.row ? canWrite : canAdd)}
+          isNew={!editing.shown.row}
+          readOnly={!(editing.shown.row ? canWrite : canAdd)}
           onDone={finish}
-          onClose={() => setEditing(null)}
+          onClose={close}
         />
       )}
       {file && (
@@ -407,9 +391,6 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
     </div>
   )
 }
-
-const isForeign = (table: Table, column: string): boolean =>
-  table.foreignKeys?.some(({ columns }) => columns.length === 1 && columns[0] === column) ?? false
 
 function findRow(
   pages: { read: number; at(index: number): RowData | undefined },
