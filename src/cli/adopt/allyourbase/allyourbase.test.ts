@@ -59,7 +59,7 @@ const names = async (api: Awaited<ReturnType<typeof startServer>>, as: string) =
 test('a copy: tables, policies under our prefix, people with their passwords, files', async () => {
   const [source, api] = [await aybDatabase(), await startServer()]
   const plan = await adopting(adoptAllYourBase, api.databaseUrl, [source])
-  assert.deepEqual([plan.done, plan.users], [undefined, { total: 2, by_credential: { password: 1, external: 1 } }])
+  assert.deepEqual([plan.done, plan.users], [undefined, { total: 2, by_credential: { argon2: 1, external: 1 } }])
   assert.match(plan.policies[0]?.using ?? '', /'svc\.user_id'/)
   const said = plan.notes.map(({ level, what }) => `${level} ${what}`)
   for (const expected of ['skipped 1 API keys', 'closed bucket docs', 'skipped view "public"."people"'])

@@ -1,8 +1,9 @@
 import type pg from 'pg'
+import { credentialOf } from '../../users-import/hashes.ts'
 import type { SourceObject } from '../database/bring-files.ts'
 import { type Catalogue, readCatalogue, type SourceTable, tablesQuery } from '../database/catalogue.ts'
 import { type SchemaStep, stepsOf } from '../database/ddl.ts'
-import { type AdoptedUser, isKnownHash } from '../database/people.ts'
+import type { AdoptedUser } from '../database/people.ts'
 import { plannedPolicy, plannedTables } from '../database/planned.ts'
 import { readRows } from '../database/source.ts'
 import type { Note, Plan } from '../plan.ts'
@@ -113,9 +114,7 @@ async function countAybUsers(from: pg.Client): Promise<Plan['users']> {
       const kind = isAnonymous
         ? 'anonymous'
         : hash !== null
-          ? isKnownHash(hash)
-            ? 'password'
-            : 'unknown'
+          ? credentialOf(hash).kind
           : identities && identities.length > 0
             ? 'external'
             : 'none'

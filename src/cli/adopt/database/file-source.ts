@@ -1,4 +1,4 @@
-import { constants, lstatSync, readdirSync, realpathSync } from 'node:fs'
+import { constants, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join, resolve, sep } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -41,7 +41,7 @@ function openFolder(from: string): PlaceOfFiles {
       for (const place of placesOf(above, bucket, name, version)) {
         const path = join(root, place)
         if (!path.startsWith(root + sep)) return 'lies outside of the given folder'
-        const found = lstatSync(path, { throwIfNoEntry: false })
+        const found = statOf(path)
         if (!found || found.isDirectory()) continue
         // A link anywhere on the way makes another path of it.
         if (!found.isFile() || realpathSync(path) !== path) return 'is a link or no file'
@@ -50,6 +50,16 @@ function openFolder(from: string): PlaceOfFiles {
       return undefined
     },
     close: () => {},
+  }
+}
+
+/** A name may be too long for this file system, or lie below a file. */
+function statOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path)
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined
+    throw error
   }
 }
 

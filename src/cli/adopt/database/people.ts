@@ -4,16 +4,12 @@ import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 import type { SecretBox } from '../../../core/secret-box.ts'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import { totpSecrets } from '../../../features/mfa/totp.ts'
-import { isBcrypt } from '../../../identity/password-hashing.ts'
 import { endSessionsOf } from '../../../identity/users.ts'
+import { credentialOf } from '../../users-import/hashes.ts'
 import type { Note } from '../plan.ts'
 import { fromBase32 } from './base32.ts'
 
 const MAX_LISTED = 100
-
-/** Also of people who were imported there from elsewhere. */
-const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
-export const isKnownHash = (hash: string): boolean => isBcrypt(hash) || ARGON2.test(hash)
 
 export type AdoptedUser = {
   id: string
@@ -110,6 +106,9 @@ async function addUser(
       user.createdAt,
     ],
   )
+  // Whose hash cannot be checked here is mailed a link at the first attempt to sign in.
+  if (user.hash !== null && hash === null && email !== null)
+    await client.query('insert into svc.lost_passwords (user_id) values ($1) on conflict do nothing', [id])
   for (const { provider, subject } of user.identities ?? []) {
     if (provider.startsWith('sso:') || subject === null) continue
     await client.query(
@@ -130,7 +129,7 @@ async function addressOf(
   say: (what: string, why: string) => void,
 ): Promise<Address> {
   const given = normaliseEmail(user.email ?? '')
-  const hash = user.hash !== null && !user.isSso && isKnownHash(user.hash) ? user.hash : null
+  const hash = user.hash !== null && !user.isSso ? (credentialOf(user.hash).hash ?? null) : null
   const own: Address = { email: isEmail(given) ? given : null, hash, isVerified: user.isVerified && isEmail(given) }
   if (own.email === null) return own
   const { rows } = await client.query<{ id: string; state: string; is_newer: string }>(

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { adopting } from '../../../../test/kit/adopt.ts'
-import { eventually, startServer } from '../../../../test/kit/kit.ts'
+import { listenTo } from '../../../../test/kit/event-stream.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 import { supabaseDatabase } from '../../../../test/kit/supabase.ts'
 import { adoptSupabase } from './supabase.ts'
 
@@ -41,11 +42,11 @@ await source.client.query(APP)
 await source.client.query(`insert into public.notes (owner, text) values ('${ann}', 'mine'); insert into public.bare values (1); insert into public.closed values (1);
   insert into storage.buckets (id, name) values ('docs', 'docs');
   create policy own on storage.objects for select to authenticated using (bucket_id = 'docs' and auth.uid()::text = owner_id)`)
-const adopt = (flags: Record<string, string | true>, url = source.url) =>
-  adopting(adoptSupabase, url, [], { 'in-place': true, ...flags })
+const adopt = (flags: Record<string, string | true>) =>
+  adopting(adoptSupabase, source.url, [], { 'in-place': true, ...flags })
 const objects = async () => (await source.sql(OBJECTS))[0]?.['all']
 
-await test('in place nothing of theirs changes, and undo leaves what was there', async () => {
+test('in place nothing of theirs changes, and undo leaves what was there', async () => {
   const before = await objects()
   const plan = await adopt({})
   assert.deepEqual([plan.source, plan.users.total, plan.done], ['supabase in place', 1, undefined])
@@ -74,6 +75,28 @@ await test('in place nothing of theirs changes, and undo leaves what was there',
 
   const late = await api.signUp('late@example.com')
   assert.deepEqual(await texts(late.token), ['welcome'])
+
+  // Streams of several callers are judged in one transaction, each by its own claims.
+  const streams = [
+    await listenTo(api.url, { token, query: { tables: 'notes' } }),
+    await listenTo(api.url, { token: late.token, query: { tables: 'notes' } }),
+  ]
+  for (const [as, text] of [
+    [token, 'of ann'],
+    [late.token, 'of late'],
+    [token, 'end'],
+    [late.token, 'end'],
+  ] as const)
+    assert.equal((await api.call('POST /api/collections/notes', { as, json: { text } })).status, 201)
+  for (const [index, own] of ['of ann', 'of late'].entries()) {
+    const stream = streams[index]
+    await stream?.until(({ data }) => data?.record?.text === 'end')
+    assert.deepEqual(
+      stream?.changes().map(({ record }) => record.text),
+      [own, 'end'],
+    )
+    stream?.close()
+  }
   await api.stop()
 
   const planned = await adopt({ undo: true })
@@ -87,34 +110,4 @@ await test('in place nothing of theirs changes, and undo leaves what was there',
   assert.equal(await objects(), before)
   assert.equal((await source.sql(`select count(*)::text as n from auth.users`))[0]?.['n'], '2')
   await assert.rejects(adopt({ undo: true, apply: true }), /nothing to undo/)
-})
-
-await test('the layout of 2021, whose functions read claims one by one', async () => {
-  const early = await supabaseDatabase({ isEarly: true })
-  const bo = await early.addUser({
-    email: 'bo@example.com',
-    confirmed_at: '2021-01-01T00:00:00Z',
-    password: 'old password of bo',
-  })
-  await early.client.query(
-    `create function public.who() returns json language sql stable as $$ select json_build_object('uid', auth.uid(), 'role', auth.role()) $$`,
-  )
-  await adopt({ apply: true }, early.url)
-  const api = await startServer({ on: { databaseUrl: early.url } })
-  const { body } = await api.call('POST /api/auth/login', {
-    json: { email: 'bo@example.com', password: 'old password of bo' },
-  })
-  await eventually(async () =>
-    assert.deepEqual((await api.call('POST /api/rpc/who', { as: body.token, json: {} })).body, {
-      uid: bo,
-      role: 'authenticated',
-    }),
-  )
-  assert.deepEqual((await api.call('POST /api/rpc/who', { json: {} })).body, { uid: null, role: 'anon' })
-  const late = await api.signUp('late@example.com')
-  assert.equal(
-    (await early.sql(`select count(*)::text as n from auth.users where id = $1`, [late.user.id]))[0]?.['n'],
-    '1',
-  )
-  await api.stop()
 })

@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { isBcrypt } from '../../../identity/password-hashing.ts'
+import { credentialOf } from '../../users-import/hashes.ts'
 import { fromBase32 } from '../database/base32.ts'
-import { type AdoptedUser, isKnownHash } from '../database/people.ts'
+import type { AdoptedUser } from '../database/people.ts'
 import { readRows } from '../database/source.ts'
 import type { Note } from '../plan.ts'
 
@@ -58,10 +58,10 @@ export async function* allUsers(from: pg.Client): AsyncGenerator<AdoptedUser[]> 
 }
 
 /** By what they sign in with; the first that fits. */
-function credentialOf({ hash, identities, isPhoneVerified, phone, isAnonymous, isSso }: AdoptedUser): string {
+function kindOf({ hash, identities, isPhoneVerified, phone, isAnonymous, isSso }: AdoptedUser): string {
   if (isAnonymous) return 'anonymous'
   if (isSso) return 'sso'
-  if (hash !== null) return isBcrypt(hash) ? 'bcrypt' : isKnownHash(hash) ? 'argon2' : 'unknown'
+  if (hash !== null) return credentialOf(hash).kind
   if (identities && identities.length > 0) return 'external'
   return phone !== null && isPhoneVerified ? 'phone' : 'none'
 }
@@ -75,7 +75,7 @@ export async function countUsers(
   for await (const batch of allUsers(from))
     for (const user of batch) {
       total++
-      const kind = credentialOf(user)
+      const kind = kindOf(user)
       kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
       if (user.isBanned) banned++
       if (user.isDeleted) deleted++
@@ -95,7 +95,12 @@ export async function countUsers(
     'are disabled until an administrator enables them, also where the ban has an end',
   )
   note(deleted, 'changed', 'deleted users', 'come as disabled accounts, because rows may name them')
-  note(kinds.get('unknown') ?? 0, 'changed', 'passwords', 'are hashes of an unknown kind: these people reset theirs')
+  note(
+    kinds.get('unknown') ?? 0,
+    'changed',
+    'passwords',
+    'are hashes of an unknown kind: these people are mailed a link when they try to sign in',
+  )
   note(
     encrypted,
     'warning',

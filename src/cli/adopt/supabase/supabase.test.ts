@@ -40,6 +40,11 @@ const gone = await source.addUser(person('deadbeef', { deleted_at: '2024-03-03T0
 const phoned = await source.addUser({ phone: '15551234567', phone_confirmed_at: '2024-02-03T04:05:06Z' })
 const nameless = await source.addUser({ is_anonymous: true })
 await source.addUser(person('new@example.com', { email_confirmed_at: null }))
+const odd = await source.addUser({
+  email: 'odd@example.com',
+  email_confirmed_at: '2024-02-03T04:05:06Z',
+  encrypted_password: '$weird$1',
+})
 await source.client.query(
   `insert into auth.identities (provider_id, user_id, identity_data, provider) values ('g-1', $1, '{"sub":"g-1"}', 'google'), ('${ann}', $1, '{}', 'email')`,
   [ann],
@@ -140,7 +145,7 @@ test('a plan changes nothing and says everything', async () => {
   const plan = await adopt([source.url])
   assert.equal(plan.done, undefined)
   assert.equal((await read(`select to_regclass('public.posts') as t`))[0].t, null)
-  assert.deepEqual(plan.users, { total: 7, by_credential: { bcrypt: 5, phone: 1, anonymous: 1 } })
+  assert.deepEqual(plan.users, { total: 8, by_credential: { bcrypt: 5, unknown: 1, phone: 1, anonymous: 1 } })
   assert.deepEqual(plan.files, { count: 5, bytes: 14 })
   const posts = plan.tables.find(({ name }) => name === 'posts')
   assert.equal(posts?.rows, 3)
@@ -168,7 +173,7 @@ test('a plan changes nothing and says everything', async () => {
 
 test('everything arrives, and a second run changes nothing', async () => {
   const { done, notes } = await adopt([source.url], { apply: true, files: home })
-  assert.deepEqual(done, { tables: 9, users: 7, rows: 15, files: 3 }, JSON.stringify(notes, null, 1))
+  assert.deepEqual(done, { tables: 9, users: 8, rows: 15, files: 3 }, JSON.stringify(notes, null, 1))
   const failed = notes.filter(({ what }) =>
     /^(table|view|function|constraint|index|trigger|default|rights|views|realtime) /.test(what),
   )
@@ -217,6 +222,8 @@ test('old passwords work, wrong ones do not, and who was banned or deleted stays
     `select user_id::text as id from svc.identities where provider = 'google' and subject = 'g-1'`,
   )
   assert.equal(google.id, ann)
+  assert.equal((await login('odd@example.com', 'anything at all')).status, 401)
+  assert.equal((await read(`select count(*)::int as n from svc.lost_passwords where user_id = '${odd}'`))[0].n, 1)
   const half = await login('bo@example.com')
   assert.equal(half.body.mfa_pending, true, JSON.stringify(half.body))
   assert.equal(
@@ -386,7 +393,7 @@ test('migrations of --out make the same schema, and a run brings the rest into i
   assert.ok(!texts.join().includes('ann@example.com') && !texts.join().includes('$2b$'))
   for (const text of texts) await other.sql(`begin; ${text}; commit`)
   const { done, notes } = await adopting(adoptSupabase, other.databaseUrl, [source.url], { apply: true })
-  assert.deepEqual(done, { tables: 9, users: 7, rows: 15, files: 0 }, JSON.stringify(notes, null, 1))
+  assert.deepEqual(done, { tables: 9, users: 8, rows: 15, files: 0 }, JSON.stringify(notes, null, 1))
   const shape = `select string_agg(t, E'\\n' order by t collate "C") as all from (select conrelid::regclass || ' ' || pg_get_constraintdef(oid) as t from pg_constraint where connamespace = 'public'::regnamespace and contype <> 'n'
     union all select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal and tgrelid::regclass::text ~ '^(public|auth)' union all select indexdef from pg_indexes where schemaname = 'public'
     union all select tablename || policyname || coalesce(qual, '') || coalesce(with_check, '') || roles::text from pg_policies where schemaname in ('public', 'svc')
