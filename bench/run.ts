@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn | backup] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -16,6 +16,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   faults: () => import('./faults/locks-and-lists.ts'),
   storm: () => import('./faults/storm.ts'),
   churn: () => import('./faults/churn.ts'),
+  backup: () => import('./backup.ts'),
 }
 
 const named = process.argv[2] ?? ''

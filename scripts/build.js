@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { bundleDashboard } from './dashboard.js'
+import { errorReferencePlugin } from './error-reference.js'
 import { ensureInstalled, fail, log, root } from './install.js'
 
 const stamp = `${root}dist/.built`
@@ -16,9 +17,8 @@ const sources = () =>
 function isCurrent(files) {
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== files.join('\n')) return false
   const built = statSync(stamp).mtimeMs
-  return [...files, 'scripts/build.js', 'scripts/dashboard.js', 'package-lock.json'].every(
-    (file) => statSync(root + file).mtimeMs <= built,
-  )
+  const others = ['scripts/build.js', 'scripts/dashboard.js', 'docs/errors.md', 'package-lock.json']
+  return [...files, ...others].every((file) => statSync(root + file).mtimeMs <= built)
 }
 
 /** Packages that a start does not need; each is bundled into one file, which loads faster. */
@@ -59,6 +59,7 @@ export async function bundlePage(name) {
     target: 'es2022',
     legalComments: 'none',
     logLevel: 'warning',
+    plugins: [errorReferencePlugin],
   })
   return outputFiles[0].text.trim()
 }

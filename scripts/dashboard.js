@@ -2,6 +2,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+import { errorReferencePlugin } from './error-reference.js'
 import { root } from './install.js'
 
 const client = `${root}client/src/`
@@ -59,7 +60,7 @@ const buildOptions = (outdir, minify) => ({
   splitting: true,
   metafile: true,
   sourcemap: minify ? false : 'linked',
-  plugins: [clientSources, workers(outdir, minify)],
+  plugins: [clientSources, workers(outdir, minify), errorReferencePlugin],
 })
 
 function writeShell(outdir, { outputs }) {

@@ -58,7 +58,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
-    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, options.dashboardFolder)
+    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, {
+      authSettings: identity.authSettings,
+      dashboardFolder: options.dashboardFolder,
+    })
     const features: readonly Feature[] = [...served, ...introspection.features]
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
@@ -85,6 +88,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       observe,
       onRequest: ops.onRequest,
       onDrain: () => lifecycle.drain(),
+      reference: () => `${platform.publicUrl.get()}/api/docs`,
       config: serverConfig(config),
     })
     const { port, url } = await lifecycle.own(http).listen()

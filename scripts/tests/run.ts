@@ -35,6 +35,7 @@ export async function runTests({ root, log, words, faultRounds, long }: Run): Pr
       const dataDir = join(scratch, name)
       const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log, settings: forTests })
       clusters.push(cluster)
+      if (name === 'pg') process.env['SVC_TEST_PG_MAJOR'] = String(Number.parseInt(cluster.version, 10))
       return cluster.url
     }
     const build = join(scratch, 'build')

@@ -1,12 +1,13 @@
 import { existsSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { sleep } from '../core/clock.ts'
 import { reasonOf, unavailable } from '../core/errors.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { auditStatement } from '../db/audit.ts'
 import { type ArchiveEvent, Archiver } from '../db/backup/archive/archiver.ts'
-import { boundSlots, requireNoOtherStandby, slotWarnings } from '../db/backup/archive/slot.ts'
+import { boundSlots, requireReplication, slotWarnings } from '../db/backup/archive/slot.ts'
+import { requireNoOtherStandby } from '../db/backup/archive/standby.ts'
 import { BlobCopies, type BlobRow, type BlobSource, copyAllBlobs, recentBlobs } from '../db/backup/stored/files.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
 import { isS3Url } from '../db/backup/target/open-target.ts'
@@ -61,6 +62,9 @@ export class ContinuousArchive implements Feature {
       isSync: this.#isSync,
       timeoutMs: this.#timeoutMs,
       isStrict: backup.sync_strict,
+      // On Windows there is no socket, and no folder of it.
+      embeddedDir:
+        config.database.url === '' && process.platform !== 'win32' ? join(config.data_dir, 'postgres') : undefined,
       flushMs: isS3Url(backup.to) ? S3_FLUSH_MS : DISK_FLUSH_MS,
       onEvent: (event) => this.#onEvent(event),
     })
@@ -91,6 +95,7 @@ export class ContinuousArchive implements Feature {
     if (this.#isSync) requireOtherFileSystem(config)
     const client = await openConnection({ url: platform.directUrl() })
     try {
+      await requireReplication(client)
       if (this.#isSync) await requireNoOtherStandby(client)
       if (config.database.url === '') await boundSlots(client)
       this.#warnings = await slotWarnings(client)

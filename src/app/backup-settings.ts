@@ -1,10 +1,14 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import type { BlobSource } from '../db/backup/stored/files.ts'
 import { Seals } from '../db/backup/stored/seal.ts'
 import { isS3Url, openTarget } from '../db/backup/target/open-target.ts'
 import type { S3TargetConfig } from '../db/backup/target/s3-target.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
+import { accountFor } from '../db/setup/embedded/account.ts'
+import { findBinaries } from '../db/setup/embedded/binaries.ts'
+import { extensionsDir } from '../db/setup/embedded/extensions.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
 
 /** The passphrase, or empty. Any text file is a key file. */
@@ -53,6 +57,13 @@ export function requireSafeTarget(config: Config, to: string): void {
 
 export const sealsOf = (config: Config, rootSecret: string | undefined): Seals =>
   new Seals({ passphrase: backupPassphrase(config) || undefined, rootSecret })
+
+/** Where extensions that were added to the embedded PostgreSQL lie. */
+export function addedExtensionsOf({ database, data_dir: dataDir }: Config): string | undefined {
+  if (database.url !== '' || !existsSync(dataDir)) return undefined
+  const account = accountFor(join(dataDir, 'postgres'))
+  return extensionsDir(dataDir, account, findBinaries(database.embedded_bin_dir, account).major)
+}
 
 export const blobSourceOf = (config: Config, store: Pick<Store, 'bytes'>): BlobSource => ({
   isRemote: config.storage.backend === 's3',

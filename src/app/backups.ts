@@ -12,7 +12,7 @@ import type { Jobs } from '../features/jobs/routes.ts'
 import { timesOf } from '../features/jobs/scheduler.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
 import { ContinuousArchive } from './archive.ts'
-import { blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from './backup-settings.ts'
+import { addedExtensionsOf, blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from './backup-settings.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
@@ -50,6 +50,7 @@ export async function createBackupGroup(
           copiesRemoteFiles,
           rootSecret,
           archive: await archiveOf(directUrl()),
+          extensionsDir: addedExtensionsOf(config),
           ...more,
         }),
       verify: (backup, { signal, log }) =>

@@ -3,6 +3,7 @@ import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
+import { outsideFunctionNames } from '../db/script/dry-script.ts'
 import { Script } from '../db/script/script.ts'
 import type { Sql } from '../db/sql.ts'
 import { createAccounts } from '../features/accounts/routes.ts'
@@ -81,7 +82,7 @@ const dropAddedSince = (userId: string, since: string): Sql[] => [
 export async function createIdentity(
   config: Config,
   platform: Platform,
-  { email, sms }: Messages,
+  { email, sms, hooks }: Messages,
   lifecycle: Lifecycle,
   {
     logEntries,
@@ -138,12 +139,12 @@ export async function createIdentity(
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
       if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
-      return new Script(await db.openConnection(login), login.user)
+      return new Script(await db.openConnection(login), { reader: login.user })
     },
     openScriptAs: async (who) => {
       const opened = db.openAs(who)
       if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
-      return new Script(await opened)
+      return new Script(await opened, { caller: { key: platform.logKey, outside: () => outsideFunctionNames(db) } })
     },
     identityFor: impersonation.identityFor,
     savedQuery: (who, id) => saved.queryFor(who, id),
@@ -162,7 +163,11 @@ export async function createIdentity(
   })
   const accessTokens = new AccessTokens({ db, issuer: publicBaseUrl })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
-  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
+  const foreigners = createForeigners({
+    db,
+    read: createIssuers(config.auth.issuers, gateways),
+    beforeSignUp: hooks.beforeSignUp,
+  })
   const auth = createAuth({
     db,
     revocations,
@@ -173,6 +178,7 @@ export async function createIdentity(
     noticeDevice: config.auth.new_device_mail
       ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
       : () => {},
+    hooks,
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
@@ -191,6 +197,7 @@ export async function createIdentity(
     requireGoodPassword: createPasswordPolicy(config.auth, gateways),
     requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
+    beforeSignUp: hooks.beforeSignUp,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
     onRevoked: revoked('user'),
@@ -276,6 +283,7 @@ export async function createIdentity(
     admin,
     apps,
     identify: auth.identify,
+    authSettings: auth.settings,
     identifyAgent,
     logsOfAll,
     revocations,

@@ -8,6 +8,7 @@ import { createCounters } from '../db/counters.ts'
 import { AsOf } from '../db/history/as-of.ts'
 import { DryRuns } from '../db/history/dry-run.ts'
 import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
+import { refreshDialects } from '../db/pool/dialect.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
 import type { Replicas } from '../db/replicas/replicas.ts'
@@ -20,6 +21,7 @@ import { type AdminLogins, grantNew } from '../db/setup/admin-logins.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
+import { hasHookFunctions } from '../features/hooks/hooks.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
 import { closedOutgoing, drillWarning, isDrill } from './drill.ts'
@@ -46,6 +48,8 @@ export type Platform = {
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
   adminLogins: AdminLogins
+  /** Why hook functions cannot be called. */
+  noHookFunctions: string | undefined
   candidates: Candidates
   /** Connections of their own for agents. */
   openAgentPool(): Promise<Pool>
@@ -94,12 +98,13 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, replicas, openAnother, warnings, logKey, adminLogins } = await openDatabase({
+  const { pool, replicas, openAnother, warnings, logKey, adminLogins, dialects, noHookFunctions } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
     observe,
     progress,
+    hasHookFunctions: hasHookFunctions(config.auth.hooks),
     waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
@@ -116,6 +121,8 @@ export async function openStore(
     warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
     logKey,
     adminLogins,
+    dialects,
+    noHookFunctions,
     announce,
     secretFile,
   }
@@ -134,6 +141,8 @@ export async function openPlatform(
     warnings,
     logKey,
     adminLogins,
+    dialects,
+    noHookFunctions,
     announce,
     secretFile,
   }: Awaited<ReturnType<typeof openStore>>,
@@ -146,6 +155,10 @@ export async function openPlatform(
   )
   await changeLog.start()
   schema.onChange(() => {
+    // An adoption changes the schema, so that this follows it.
+    refreshDialects(db, dialects).catch((error: unknown) =>
+      observe({ message: 'schema check failed', attrs: { error: reasonOf(error) } }),
+    )
     grantNew(db, adminLogins, config.api.schemas).catch((error: unknown) =>
       observe({ message: 'logins of administrators lack grants', attrs: { error: reasonOf(error) } }),
     )
@@ -186,6 +199,7 @@ export async function openPlatform(
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     adminLogins,
+    noHookFunctions,
     candidates: new Candidates(logKey),
     openAgentPool: () => openAnother(OF_AGENTS),
     limiter: createLimiter({ counters }),

@@ -1,4 +1,11 @@
-import { backupPassphrase, blobSourceOf, openBackupTarget, requireSafeTarget, sealsOf } from '../app/backup-settings.ts'
+import {
+  addedExtensionsOf,
+  backupPassphrase,
+  blobSourceOf,
+  openBackupTarget,
+  requireSafeTarget,
+  sealsOf,
+} from '../app/backup-settings.ts'
 import { archiveOf } from '../app/backups.ts'
 import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
@@ -42,6 +49,8 @@ export async function backup(context: Context): Promise<number> {
           copiesRemoteFiles: context.flag('files') === true,
           rootSecret,
           archive: await archiveOf(url),
+          extensionsDir: addedExtensionsOf(config),
+          say: context.json ? () => {} : context.print,
           onProgress: progress.show,
         })
         await db.run(SYSTEM, auditStatement({ ...OPERATOR, action: 'backup.create', target: done.id }))

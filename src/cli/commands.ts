@@ -140,10 +140,38 @@ const byName: Readonly<Record<string, Command>> = {
   },
   users: {
     usage: 'users <action> [<id or address>]',
-    summary: 'list, show, create, invite, disable, enable, password, sessions, end-sessions, export, delete users',
+    summary:
+      'list, show, create, invite, disable, enable, password, sessions, end-sessions, factors, remove-factor, export, delete users',
     examples: ['svc users list', 'svc users disable ann@example.com'],
     usesServer: true,
     run: async (context) => (await import('./users.ts')).users(context),
+  },
+  'users import': {
+    usage: 'users import <file> --format firebase|auth0|supabase|clerk|generic [--apply]',
+    summary: 'bring users with their passwords from a file of another system; a dry run until --apply',
+    examples: [
+      'svc users import users.json --format firebase --hash-key-file key.txt',
+      'svc users import users.csv --format clerk --apply',
+    ],
+    flags: {
+      format: 'string',
+      apply: 'boolean',
+      'hash-key': 'string',
+      'hash-key-file': 'string',
+      'salt-separator': 'string',
+      rounds: 'string',
+      'mem-cost': 'string',
+    },
+    about: {
+      format: 'firebase, auth0, supabase, clerk or generic',
+      apply: 'do it; without, nothing is changed',
+      'hash-key': 'Firebase: base64_signer_key; better --hash-key-file or SVC_ADOPT_HASH_KEY',
+      'hash-key-file': 'a file that holds the key',
+      'salt-separator': 'Firebase: base64_salt_separator; default: Bw==',
+      rounds: 'Firebase: rounds; default: 8',
+      'mem-cost': 'Firebase: mem_cost; default: 14',
+    },
+    run: async (context) => (await import('./users-import/import.ts')).importUsers(context),
   },
   'adopt pocketbase': {
     usage: 'adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>]',
@@ -156,6 +184,37 @@ const byName: Readonly<Record<string, Command>> = {
     },
     flags: { apply: 'boolean', out: 'string', profile: 'string' },
     run: async (context) => (await import('./adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
+  },
+  'adopt supabase': {
+    usage:
+      'adopt supabase <postgres://…> [--files <folder or s3://…>] [--apply | --out <dir>] | --in-place [--undo] [--apply]',
+    summary: 'bring tables, policies, functions, users and files of a Supabase; a dry run until --apply',
+    examples: [
+      'svc adopt supabase postgres://postgres@db.example.com/postgres',
+      'svc adopt supabase --in-place --apply',
+    ],
+    about: {
+      apply: 'do it; without it the plan is printed and nothing changes',
+      out: 'write schema and policies as migrations into this folder instead',
+      files: 'where the bytes of files are: a folder or s3://bucket/prefix',
+      'in-place': 'the database that the server runs on is the one of Supabase',
+      undo: 'take away what --in-place added',
+    },
+    flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean', undo: 'boolean' },
+    run: async (context) => (await import('./adopt/supabase/supabase.ts')).adoptSupabase(context),
+  },
+  'adopt allyourbase': {
+    usage: 'adopt allyourbase <postgres://…> [--files <folder>] [--apply | --out <dir>] | --in-place [--apply]',
+    summary: 'bring tables, policies, users and files of an AllYourBase; a dry run until --apply',
+    examples: ['svc adopt allyourbase postgres://ayb@localhost/ayb', 'svc adopt allyourbase --in-place --apply'],
+    about: {
+      apply: 'do it; without it the plan is printed and nothing changes',
+      out: 'write schema and policies as migrations into this folder instead',
+      files: 'the folder in which its files lie',
+      'in-place': 'the database that the server runs on is the one of AllYourBase',
+    },
+    flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean' },
+    run: async (context) => (await import('./adopt/allyourbase/allyourbase.ts')).adoptAllYourBase(context),
   },
   'secrets rotate': {
     examples: ['svc secrets rotate signing-key', 'svc secrets rotate signing-key --compromised'],

@@ -4,7 +4,8 @@ import { callAdmin, fetchAdmin } from './command/server-api.ts'
 
 type User = { id: string; email: string; createdAt: string; disabled_at?: string }
 
-const USAGE = 'usage: svc users list|show|create|invite|disable|enable|password|sessions|end-sessions|export|delete'
+const USAGE =
+  'usage: svc users list|show|create|invite|disable|enable|password|sessions|end-sessions|factors|remove-factor|export|delete'
 
 /** Administration of users through the running server; a user is named by id or address. */
 export async function users(context: Context): Promise<number> {
@@ -41,6 +42,14 @@ const actions: ReadonlyMap<string, Action> = new Map<string, Action>([
     async (context, who) => context.print(await callAdmin(context, `${await pathOf(context, who)}/sessions`)),
   ],
   ['end-sessions', (context, who) => remove(context, who, '/sessions', 'sessions ended')],
+  ['factors', async (context, who) => context.print(await callAdmin(context, `${await pathOf(context, who)}/factors`))],
+  [
+    'remove-factor',
+    async (context, who, factor) => {
+      if (factor === undefined) throw new UsageError('usage: svc users remove-factor USER FACTOR')
+      await remove(context, who, `/factors/${encodeURIComponent(factor)}`, 'factor removed')
+    },
+  ],
   [
     'export',
     async (context, who, file) => {

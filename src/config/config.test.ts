@@ -135,6 +135,31 @@ const refusedInFile: [toml: string, sentence: string][] = [
     'invalid value for auth.oauth.acme.issuer: required unless authorize_url, token_url and userinfo_url are set',
   ],
   ['[auth]\norg_roles = ["admin"]', 'invalid value for auth.org_roles: must begin with owner'],
+  [
+    '[auth.hooks]\nbefore_sign_up = "public.f"',
+    'invalid value for auth.hooks.before_sign_up: must lie outside exposed schemas and those of the system, unlike public',
+  ],
+  [
+    '[auth.hooks]\ntoken_claims = "svc.f"',
+    'invalid value for auth.hooks.token_claims: must lie outside exposed schemas and those of the system, unlike svc',
+  ],
+  [
+    '[auth.hooks]\nsend_sms = "http://sms.test/"',
+    'invalid value for auth.hooks.send_sms: expected schema.function or an https URL',
+  ],
+  ['[auth.hooks]\nsend_sms = "f"', 'invalid value for auth.hooks.send_sms: expected schema.function or an https URL'],
+  [
+    '[auth.hooks]\nsend_email = "https://mail.test/"',
+    'invalid value for auth.hooks.secret: required with a URL in auth.hooks.send_email',
+  ],
+  [
+    '[auth.hooks]\nbefore_sign_in_on_error = "skip"',
+    'invalid value for auth.hooks.before_sign_in_on_error: must be one of: refuse',
+  ],
+  [
+    '[auth.hooks]\ntoken_claims_on_error = "skip"',
+    'invalid value for auth.hooks.token_claims_on_error: must be one of: refuse',
+  ],
   ['[api]\nschemas = []', 'invalid value for api.schemas: must not be empty'],
   ['[api]\nschemas = ["svc"]', 'invalid value for api.schemas: not a schema that can be exposed: svc'],
   ['[rate_limit]\nlogin = "5/day"', 'invalid value for rate_limit.login: expected "N/min", "N/hour" or "off"'],

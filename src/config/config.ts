@@ -29,7 +29,10 @@ export type ConfigSources = {
 }
 
 /** Values by dotted key; a later source replaces an earlier one. */
-type FoundValues = Map<string, { value: unknown; text: boolean }>
+type FoundValues = Map<string, { value: unknown; text: boolean; source: SettingSource }>
+
+/** Where a value comes from; what comes later wins. */
+export type SettingSource = 'default' | 'file' | 'environment' | 'flag' | 'override'
 
 /** Variables of the command line tool. */
 const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
@@ -43,22 +46,29 @@ function unknownKey(key: string): ConfigError {
 
 export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
 
+/** By key, of what is not a default. A symbol, which copies of the configuration keep. */
+const SOURCES = Symbol('sources')
+
+export const settingSourceOf = (config: Config, key: string): SettingSource =>
+  (config as { [SOURCES]?: ReadonlyMap<string, SettingSource> })[SOURCES]?.get(key) ?? 'default'
+
 /** defaults < file < environment < flags < overrides */
 export function loadConfig(sources: ConfigSources = {}): { config: Config; warnings: string[] } {
   const cwd = sources.cwd ?? process.cwd()
   const found: FoundValues = new Map()
   const warnings: string[] = []
-  for (const [key, value] of fileEntries(sources.file, cwd)) found.set(key, { value, text: false })
+  for (const [key, value] of fileEntries(sources.file, cwd)) found.set(key, { value, text: false, source: 'file' })
   readEnv(sources.env ?? {}, found, warnings)
   for (const { key, field } of fixedFields) {
     const value = field.flag === undefined ? undefined : sources.flags?.[field.flag]
-    if (value !== undefined) found.set(key, { value, text: true })
+    if (value !== undefined) found.set(key, { value, text: true, source: 'flag' })
   }
   for (const [key, value] of Object.entries(sources.overrides ?? {})) {
     if (fieldAt(key) === undefined) throw unknownKey(key)
-    found.set(key, { value, text: typeof value === 'string' })
+    found.set(key, { value, text: typeof value === 'string', source: 'override' })
   }
-  const config = withDerived(build(table, '', found, cwd) as Config)
+  const origins = new Map([...found].map(([key, { source }]) => [key, source]))
+  const config = { ...withDerived(build(table, '', found, cwd) as Config), [SOURCES]: origins }
   checkCombinations(config)
   return { config: deepFreeze(config), warnings }
 }
@@ -90,6 +100,20 @@ const fixedFields = entries.filter((entry): entry is ConfigKey => 'field' in ent
 const namedTables = entries.filter((entry) => 'tables' in entry)
 const fieldByKey = new Map(fixedFields.map(({ key, field }) => [key, field]))
 const keyByVariable = new Map(fixedFields.map(({ key }) => [envName(key), key]))
+
+/** Every key that has a value, with its field. */
+export function settingKeysOf(config: Config): ConfigKey[] {
+  return entries.flatMap((entry) =>
+    'field' in entry
+      ? [entry]
+      : Object.keys(valueAt(config, entry.key) as object).flatMap((name) =>
+          [...walk(entry.tables.spec, `${entry.key}.${name}.`)].filter((inner): inner is ConfigKey => 'field' in inner),
+        ),
+  )
+}
+
+export const valueAt = (config: Config, key: string): unknown =>
+  key.split('.').reduce((node: unknown, name) => (node as Record<string, unknown>)[name], config)
 
 /** Every key with its field, for docs/config.md; `<p>` is a name the operator chooses. */
 export function listedKeys(): ConfigKey[] {
@@ -161,13 +185,14 @@ function readEnv(env: Readonly<Record<string, string | undefined>>, found: Found
       continue
     }
     // Container tools pass unset variables as empty strings, so only for lists an empty value counts.
-    if (value !== '' || field.type.startsWith('list')) found.set(key, { value, text: true })
+    if (value !== '' || field.type.startsWith('list')) found.set(key, { value, text: true, source: 'environment' })
   }
   // As other programs take it; our own variable wins.
   const otlp = env['OTEL_EXPORTER_OTLP_ENDPOINT']
-  if (otlp && !found.has('telemetry.otlp_endpoint')) found.set('telemetry.otlp_endpoint', { value: otlp, text: true })
+  if (otlp && !found.has('telemetry.otlp_endpoint'))
+    found.set('telemetry.otlp_endpoint', { value: otlp, text: true, source: 'environment' })
   const alias = env['SVC_CORS_ORIGINS']
-  if (alias !== undefined) found.set('server.cors_origins', { value: alias, text: true })
+  if (alias !== undefined) found.set('server.cors_origins', { value: alias, text: true, source: 'environment' })
 }
 
 /** SVC_AUTH_OAUTH_GOOGLE_CLIENT_ID → auth.oauth.google.client_id */
@@ -189,8 +214,8 @@ function build(spec: object, prefix: string, found: FoundValues, cwd: string): R
   for (const [name, child] of Object.entries(spec)) {
     const key = prefix + name
     if (child instanceof Field) {
-      const given = found.get(key) ?? { value: child.fallback, text: false }
-      built[name] = read(key, child, { ...given, cwd })
+      const { value, text } = found.get(key) ?? { value: child.fallback, text: false }
+      built[name] = read(key, child, { value, text, cwd })
     } else if (child instanceof NamedTables) {
       const names = [...found.keys()].filter((k) => k.startsWith(`${key}.`)).map((k) => k.split('.').at(-2) ?? '')
       built[name] = Object.fromEntries(
@@ -223,6 +248,8 @@ const withDerived = (config: Config): Config => ({
   },
 })
 
+const HOOKS = ['before_sign_up', 'before_sign_in', 'token_claims', 'send_email', 'send_sms'] as const
+
 /** Required keys by provider. */
 const CDN_KEYS = {
   '': [],
@@ -238,6 +265,16 @@ function checkCombinations({ server, auth, api, backup, database, email, storage
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
     if (value === '') throw invalid(key, `required ${when}`)
+  }
+  for (const name of HOOKS) {
+    const hook = auth.hooks[name]
+    const [schema = ''] = hook.split('.')
+    if (hook.includes('/')) {
+      const secret = auth.hooks[`${name}_secret`] || auth.hooks.secret
+      needed('auth.hooks.secret', secret, `with a URL in auth.hooks.${name}`)
+    } else if (api.schemas.includes(schema) || /^(svc|information_schema|pg_.*)$/.test(schema)) {
+      throw invalid(`auth.hooks.${name}`, `must lie outside exposed schemas and those of the system, unlike ${schema}`)
+    }
   }
   if (server.tls_cert_file !== '') needed('server.tls_key_file', server.tls_key_file, 'with server.tls_cert_file')
   if (server.tls_key_file !== '') needed('server.tls_cert_file', server.tls_cert_file, 'with server.tls_key_file')

@@ -12,6 +12,8 @@ const refuse = (reason: string): never => {
 }
 
 type Extra = { flag?: string }
+/** A number, a switch, a choice or a path, which is no secret. */
+type Kind = { isPlain?: true }
 
 /** One configuration key: its parser, default and description. */
 export class Field<T> {
@@ -20,14 +22,22 @@ export class Field<T> {
   readonly fallback: unknown
   readonly meaning: string
   readonly flag: string | undefined
+  readonly isPlain: boolean
   readonly read: (input: RawValue) => T
 
-  constructor(type: string, fallback: unknown, meaning: string, read: (input: RawValue) => T, extra: Extra = {}) {
+  constructor(
+    type: string,
+    fallback: unknown,
+    meaning: string,
+    read: (input: RawValue) => T,
+    extra: Extra & Kind = {},
+  ) {
     this.type = type
     this.fallback = fallback
     this.meaning = meaning
     this.read = read
     this.flag = extra.flag
+    this.isPlain = extra.isPlain ?? false
   }
 }
 
@@ -67,7 +77,7 @@ export const path = (fallback: string, meaning: string, extra: Extra = {}) =>
       const text = asText(input, 'a path')
       return text === '' ? '' : resolve(input.cwd, text)
     },
-    extra,
+    { ...extra, isPlain: true },
   )
 
 function wholeNumber(input: RawValue, expected: string): number {
@@ -95,11 +105,11 @@ export const int = (fallback: number, meaning: string, extra: Extra & Range = {}
     fallback,
     meaning,
     (input): number => inRange(wholeNumber(input, 'an integer'), extra),
-    extra,
+    { ...extra, isPlain: true },
   )
 
 export const bool = (fallback: boolean, meaning: string) =>
-  new Field('bool', fallback, meaning, (input): boolean => readBool(input))
+  new Field('bool', fallback, meaning, (input): boolean => readBool(input), { isPlain: true })
 
 function readBool({ value, text }: RawValue): boolean {
   if (typeof value === 'boolean') return value
@@ -123,31 +133,45 @@ function seconds(input: RawValue): number {
 export const duration = (fallback: number | string, meaning: string, extra: Range = {}) => {
   const range = { min: 1, max: LONGEST, ...extra }
   const shown = extra.max === undefined ? '' : ` ${range.min}–${range.max}`
-  return new Field(`duration${shown}`, fallback, meaning, (input): number => inRange(seconds(input), range))
+  return new Field(`duration${shown}`, fallback, meaning, (input): number => inRange(seconds(input), range), {
+    isPlain: true,
+  })
 }
 
 const UNIT_BYTES: Record<string, number> = { KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 export const size = (fallback: string, meaning: string, extra: Range = { min: 1 }) =>
-  new Field('size', fallback, meaning, (input): number => {
-    const [, digits, unit] = /^(\d+)(KB|MB|GB)?$/i.exec(String(input.value)) ?? []
-    if ((typeof input.value !== 'string' && typeof input.value !== 'number') || digits === undefined) {
-      return refuse('expected bytes or a size such as "10KB", "50MB", "1GB"')
-    }
-    return inRange(Number(digits) * (UNIT_BYTES[(unit ?? '').toUpperCase()] ?? 1), extra)
-  })
+  new Field(
+    'size',
+    fallback,
+    meaning,
+    (input): number => {
+      const [, digits, unit] = /^(\d+)(KB|MB|GB)?$/i.exec(String(input.value)) ?? []
+      if ((typeof input.value !== 'string' && typeof input.value !== 'number') || digits === undefined) {
+        return refuse('expected bytes or a size such as "10KB", "50MB", "1GB"')
+      }
+      return inRange(Number(digits) * (UNIT_BYTES[(unit ?? '').toUpperCase()] ?? 1), extra)
+    },
+    { isPlain: true },
+  )
 
 /** At most `max` calls in `seconds`; null = no limit. */
 export type Rate = { readonly max: number; readonly seconds: number } | null
 
 export const rate = (fallback: string, meaning: string) =>
-  new Field('rate', fallback, meaning, (input): Rate => {
-    if (input.value === 'off') return null
-    const [, digits, unit] = /^(\d{1,9})\/(min|hour)$/.exec(asText(input, 'a rate such as "10/min"')) ?? []
-    const max = Number(digits ?? 0)
-    if (max < 1) return refuse('expected "N/min", "N/hour" or "off"')
-    return { max, seconds: unit === 'hour' ? 3600 : 60 }
-  })
+  new Field(
+    'rate',
+    fallback,
+    meaning,
+    (input): Rate => {
+      if (input.value === 'off') return null
+      const [, digits, unit] = /^(\d{1,9})\/(min|hour)$/.exec(asText(input, 'a rate such as "10/min"')) ?? []
+      const max = Number(digits ?? 0)
+      if (max < 1) return refuse('expected "N/min", "N/hour" or "off"')
+      return { max, seconds: unit === 'hour' ? 3600 : 60 }
+    },
+    { isPlain: true },
+  )
 
 export const listOf = (fallback: readonly string[], meaning: string, extra: { item?: ItemCheck; of?: string } = {}) =>
   new Field(`list${extra.of ? ` of ${extra.of}` : ''}`, fallback, meaning, (input): readonly string[] =>
@@ -170,11 +194,17 @@ function items({ value, text }: RawValue): string[] {
 }
 
 export const durations = (fallback: readonly string[], meaning: string) =>
-  new Field('list of durations', fallback, meaning, (input): readonly number[] => {
-    const found = input.text && typeof input.value === 'string' ? split(input.value) : input.value
-    if (!Array.isArray(found)) return refuse('expected a list of durations')
-    return found.filter((item) => item !== '').map((value) => inRange(seconds({ ...input, value }), { max: LONGEST }))
-  })
+  new Field(
+    'list of durations',
+    fallback,
+    meaning,
+    (input): readonly number[] => {
+      const found = input.text && typeof input.value === 'string' ? split(input.value) : input.value
+      if (!Array.isArray(found)) return refuse('expected a list of durations')
+      return found.filter((item) => item !== '').map((value) => inRange(seconds({ ...input, value }), { max: LONGEST }))
+    },
+    { isPlain: true },
+  )
 
 export const map = (meaning: string, of: string, check: (key: string, value: string) => void) =>
   new Field(`map ${of}`, {}, meaning, (input): Readonly<Record<string, string>> => {
@@ -223,14 +253,24 @@ function parsedJson(text: string): unknown {
 }
 
 export const choice = <const T extends string>(choices: readonly T[], fallback: T, meaning: string) =>
-  new Field(choices.map((choice) => choice || '""').join(', '), fallback, meaning, (input): T => {
-    const found = choices.find((choice) => choice === input.value)
-    return found ?? refuse(`must be one of: ${choices.join(', ')}`)
-  })
+  new Field(
+    choices.map((choice) => choice || '""').join(', '),
+    fallback,
+    meaning,
+    (input): T => {
+      const found = choices.find((choice) => choice === input.value)
+      return found ?? refuse(`must be one of: ${choices.join(', ')}`)
+    },
+    { isPlain: true },
+  )
 
 export const autoOrBool = (meaning: string) =>
-  new Field('auto, true, false', 'auto', meaning, (input): 'auto' | boolean =>
-    input.value === 'auto' ? 'auto' : readBool(input),
+  new Field(
+    'auto, true, false',
+    'auto',
+    meaning,
+    (input): 'auto' | boolean => (input.value === 'auto' ? 'auto' : readBool(input)),
+    { isPlain: true },
   )
 
 /** Schemes that run code or read files. Other schemes are allowed, because they may open a mobile application. */

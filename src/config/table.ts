@@ -26,6 +26,23 @@ const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
 
+const HOOK_FUNCTION = /^[A-Za-z_][\w$]{0,62}\.[A-Za-z_][\w$]{0,62}$/
+/** Without encryption only on this machine. */
+const HOOK_URL = /^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])[:/])/
+
+function checkHook(text: string): void {
+  if (text === '' || HOOK_FUNCTION.test(text)) return
+  const parsed = HOOK_URL.test(text) && URL.canParse(text) ? new URL(text) : undefined
+  if (!parsed) throw new InvalidValue('expected schema.function or an https URL')
+  if (parsed.username || parsed.password) throw new InvalidValue('a URL with a password in it')
+}
+
+const hook = (meaning: string) =>
+  str('', `${meaning}: \`schema.function\` or an https URL; empty = none`, { check: checkHook })
+const onHookError = <const T extends string>(choices: readonly T[]) =>
+  choice(choices, choices[0] as T, 'what a hook that fails means')
+const hookSecret = () => str('', 'in place of auth.hooks.secret')
+
 /** Of libpq's values those that find a server that takes writes. */
 const takesWrites = emptyOr(
   /^(?!.*[?&]target_session_attrs=(?!(?:any|primary|read-write)(?:&|$)))/s,
@@ -215,6 +232,24 @@ export const table = {
       },
       ['issuer', 'audience'],
     ),
+    hooks: {
+      before_sign_up: hook('may refuse a new account, and set its metadata'),
+      before_sign_up_on_error: onHookError(['refuse', 'skip']),
+      before_sign_up_secret: hookSecret(),
+      before_sign_in: hook('may refuse a session'),
+      before_sign_in_on_error: onHookError(['refuse']),
+      before_sign_in_secret: hookSecret(),
+      token_claims: hook('adds claims to access tokens'),
+      token_claims_on_error: onHookError(['refuse']),
+      token_claims_secret: hookSecret(),
+      send_email: hook('sends mail in place of email.backend'),
+      send_email_on_error: onHookError(['refuse', 'skip']),
+      send_email_secret: hookSecret(),
+      send_sms: hook('sends SMS in place of auth.sms_provider'),
+      send_sms_on_error: onHookError(['refuse', 'skip']),
+      send_sms_secret: hookSecret(),
+      secret: str('', 'signs what hooks at URLs get; required for those without a secret of their own'),
+    },
     oauth_provider: {
       enabled: bool(false, 'the OAuth 2.0 authorization server and OpenID provider'),
       access_token_duration: duration(3600, 'life of an access token it issues'),

@@ -86,9 +86,10 @@ export type Identity =
     }
   /**
    * The server itself: its own tables and background work. `callers`: what callers cause, which gives way to the server's own.
-   * `data`: tables of users, whose code never runs as the server's own role; on the search path of requests.
+   * `data`: tables of users, whose code never runs as the server's own role; on the search path of requests. `hooks`: the
+   * operator's hook functions, as a role of theirs on the login of callers.
    */
-  | { kind: 'system'; for?: 'callers' | 'data' }
+  | { kind: 'system'; for?: 'callers' | 'data' | 'hooks' }
 
 /** What a user agreed to for an agent. */
 export type AgentTerms = {
@@ -108,6 +109,9 @@ export const SYSTEM: Identity = { kind: 'system' }
 export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
 /** As SYSTEM, on tables of users: their triggers, defaults and types may be code of anyone who made them. */
 export const ON_DATA: Identity = { kind: 'system', for: 'data' }
+
+/** Hook functions: code of the operator's. */
+export const ON_HOOKS: Identity = { kind: 'system', for: 'hooks' }
 
 /** The server, at work for a caller; for the operator as for itself. */
 export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)

@@ -91,8 +91,10 @@ export function createMetrics(): Metrics {
   }
 }
 
-/** The merged metrics of all processes in Prometheus text exposition format 0.0.4. */
-export function exposition(processes: readonly (readonly Sample[])[]): string {
+type Merged = ReadonlyMap<string, { sample: Sample; values: ReadonlyMap<string, number> }>
+
+/** The metrics of all processes as one, by name; the values by series. */
+export function mergedSamples(processes: readonly (readonly Sample[])[]): Merged {
   const merged = new Map<string, { sample: Sample; values: Map<string, number> }>()
   for (const sample of processes.flat()) {
     const { values } = getOrCreate(merged, sample.name, () => ({ sample, values: new Map() }))
@@ -104,8 +106,13 @@ export function exposition(processes: readonly (readonly Sample[])[]): string {
       )
     }
   }
+  return merged
+}
+
+/** The merged metrics of all processes in Prometheus text exposition format 0.0.4. */
+export function exposition(processes: readonly (readonly Sample[])[]): string {
   let text = ''
-  for (const [name, { sample, values }] of merged) {
+  for (const [name, { sample, values }] of mergedSamples(processes)) {
     text += `# HELP ${name} ${sample.help}\n# TYPE ${name} ${sample.type}\n`
     for (const [series, value] of values) text += `${series} ${value}\n`
   }

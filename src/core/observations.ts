@@ -84,6 +84,7 @@ export const observations = {
   'unfinished uploads not removed': 'warn',
   'upload not discarded': 'warn',
   'new device not noticed': 'warn',
+  'auth hook failed': 'warn',
   // accounts and secrets
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',

@@ -15,7 +15,14 @@ export type Observation = {
   verbatim?: true
 }
 /** One entry of GET /api/admin/logs. */
-export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
+export type LogEntry = {
+  /** Of its process, and its number there. */
+  id: string
+  time: string
+  level: string
+  message: string
+  attrs?: Observation['attrs']
+}
 
 export type Observe = (observation: Observation) => void
 

@@ -73,6 +73,8 @@ type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'incomingBodies' | '
   onRequest?: (info: RequestInfo) => void
   /** Runs when the drain begins; ends long streams, which would otherwise delay it. */
   onDrain?: () => void
+  /** The reference, where `doc_url` of a failure leads. */
+  reference?: () => string
   config: HttpServerConfig
 }
 
@@ -261,7 +263,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       if (exchange.isConnectionTaken) exchange.request.socket.destroy()
       else if (response.headersSent) response.destroy()
       else {
-        const body = route?.errorBody ? route.errorBody(error) : bodyFor(exchange.method, error)
+        const body = route?.errorBody ? route.errorBody(error) : bodyFor(exchange.method, error, deps.reference?.())
         send(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) })
       }
     } catch (again) {

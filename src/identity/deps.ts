@@ -2,6 +2,7 @@ import type { Db } from '../db/db.ts'
 import type { Sql } from '../db/sql.ts'
 import type { RequireCaptcha } from './captcha.ts'
 import type { ProveAddress } from './email-ownership.ts'
+import type { BeforeSignUp } from './hooks.ts'
 import type { MakeMailLink, QueueMail } from './mail-links.ts'
 import type { Passwords } from './password-hashing.ts'
 import type { RequireGoodPassword } from './password-rules.ts'
@@ -19,6 +20,8 @@ export type IdentityDeps = {
   /** Undefined where no captcha is configured. */
   requireCaptcha: RequireCaptcha | undefined
   startSession: StartSession
+  /** Undefined without such a hook. */
+  beforeSignUp: BeforeSignUp | undefined
   mailLink: MakeMailLink
   proveAddress: ProveAddress
   /** Ends a user's cached tokens in this process at once. */

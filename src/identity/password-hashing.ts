@@ -3,6 +3,7 @@ import type { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
 import { serverBusy } from '../core/errors.ts'
 import { type HashJob, type HashResult, startPasswordWorker } from './hash-worker.ts'
+import { argon2idWork, BCRYPT_HASH, hashRecipe } from './imported-hash.ts'
 
 export type Passwords = {
   hash(password: string): Promise<string>
@@ -11,6 +12,8 @@ export type Passwords = {
    * same time.
    */
   verify(password: string, encoded: string | undefined): Promise<boolean>
+  /** Of another form or less work than ours: to be replaced once the password is known. */
+  isOutdated(encoded: string): boolean
   /** The number of hashes that wait for a worker. */
   queued(): number
   stop(): Promise<void>
@@ -43,6 +46,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
   const slots = new Set<WorkerSlot>()
   const waiting: Task[] = []
   let closed = false
+  const isOutdated = (encoded: string): boolean => argon2idWork(encoded) < config.argon2_memory * config.argon2_time
 
   function submit(job: HashJob): Promise<string | boolean> {
     return new Promise((resolve, reject) => {
@@ -107,12 +111,15 @@ export function createPasswords(config: PasswordConfig): Passwords {
   return {
     hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
     verify: async (password, encoded) => {
-      if (encoded !== undefined && isSupportedHash(encoded)) {
-        return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
+      const recipe = encoded === undefined ? undefined : hashRecipe(encoded)
+      if (recipe) {
+        const job = { password: normal(password), given: password, recipe, hasDecoy: isOutdated(encoded ?? '') }
+        return (await submit({ kind: 'verify', ...job })) === true
       }
       await submit({ kind: 'hash', password: normal(password) })
       return false
     },
+    isOutdated,
     queued: () => waiting.length,
     stop: async () => {
       closed = true
@@ -122,12 +129,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
   }
 }
 
-/** Hashes of imported users. A cost of 15 takes seconds; higher ones could block all workers. */
-const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
-const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
-
-const isSupportedHash = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
-export const isBcrypt = (encoded: string): boolean => BCRYPT.test(encoded)
+export const isBcrypt = (encoded: string): boolean => BCRYPT_HASH.test(encoded)
 
 /** Unicode normalization makes input of different keyboards equal (NIST SP 800-63B, 3.1.1.2). */
 const normal = (password: string): string => password.normalize('NFC')

@@ -23,14 +23,18 @@ export type FirstFactor = 'password' | 'otp' | 'oauth' | 'anonymous' | 'webauthn
 
 /** A session to be opened at the end of a transaction. */
 export type NewSession = {
-  open(tx: Tx, refused?: () => AppError): Promise<AuthResponse>
+  /** The answer is made, and hooks have their say, once the transaction is committed. */
+  open(tx: Tx, refused?: () => AppError): Promise<OpenedSession>
   /** The first statement of a flight, unless the flight makes the account. */
   lock: Sql
   /** The last statement of a flight; its result goes to `finish`. */
   statement: Sql
   /** Throws `refused` when the user is deleted or `onlyIf` is false. */
-  finish(answer: string | null, refused?: () => AppError): AuthResponse
+  finish(answer: string | null, refused?: () => AppError): Promise<AuthResponse>
 }
+
+/** Of a session that was opened in a transaction; called after its commit. */
+export type OpenedSession = () => Promise<AuthResponse>
 
 /** A token for a signed-in user to prove a second factor with; a later one replaces it, and it ends with the session. */
 export type StepUp = (tx: Tx, user: UserIdentity) => Promise<string>

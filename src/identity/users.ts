@@ -9,10 +9,14 @@ export const insertUser = (u: {
   passwordHash?: string
   emailVerified?: boolean
   isAnonymous?: boolean
+  /** JSON texts of objects. */
+  metadata?: string
+  appMetadata?: string
 }): Sql => sql`
-  insert into svc.users (id, email, password_hash, email_verified_at, is_anonymous)
+  insert into svc.users (id, email, password_hash, email_verified_at, is_anonymous, metadata, app_metadata)
   values (${u.id}::uuid, ${u.email ?? null}, ${u.passwordHash ?? null},
-    case when ${u.emailVerified ?? false}::boolean then now() end, ${u.isAnonymous ?? false}::boolean)`
+    case when ${u.emailVerified ?? false}::boolean then now() end, ${u.isAnonymous ?? false}::boolean,
+    ${u.metadata ?? '{}'}::jsonb, ${u.appMetadata ?? '{}'}::jsonb)`
 
 export const userJson = (id: string): Sql =>
   sql`select svc.user_json(u)::text from svc.users u where u.id = ${id}::uuid`

@@ -1,6 +1,7 @@
+import reference from '../../docs/errors.md'
 import type { JsonSchema } from '../core/json-type.ts'
 import { send } from './shared/api.ts'
-import { alertLine, el, find, section, soft } from './shared/dom.ts'
+import { alertLine, el, find, focusOn, section, soft } from './shared/dom.ts'
 import { field, form, labelled, messageOf, submit } from './shared/form.ts'
 
 // The API reference, rendered from the OpenAPI document.
@@ -35,7 +36,10 @@ find('main').append(
   labelled('Search', search),
   alert,
   list,
+  errorSection(),
 )
+openFailure()
+addEventListener('hashchange', openFailure)
 load('').catch((error) => {
   alert.textContent = messageOf(error)
 })
@@ -70,6 +74,25 @@ function drawEntry({ title, operation, document }: Entry): HTMLElement {
     if (node.open && node.childElementCount === 1) node.append(...contractOf(operation, document))
   })
   return node
+}
+
+/** What each code of a failure means; `doc_url` leads to its line. */
+function errorSection(): HTMLElement {
+  const lines = reference.map(({ error, status, when }) =>
+    el('p', { id: error }, el('code', {}, error), ` ${status}: ${when || error.replaceAll('_', ' ')}`),
+  )
+  return section('Errors', el('details', {}, el('summary', {}, `${lines.length} codes of failures`), ...lines))
+}
+
+function openFailure(): void {
+  const line = reference.some(({ error }) => error === location.hash.slice(1))
+    ? document.getElementById(location.hash.slice(1))
+    : null
+  const around = line?.closest('details')
+  if (!line || !around) return
+  around.open = true
+  focusOn(line)
+  line.scrollIntoView({ block: 'center' })
 }
 
 function contractOf({ parameters = [], requestBody, responses }: Operation, document: OpenApi): Node[] {

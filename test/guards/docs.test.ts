@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { routesInSources } from '../../scripts/routes.ts'
 import { startServer } from '../kit/kit.ts'
+import { parsed } from '../kit/parsed.ts'
 
 const { app } = await startServer()
 const served = app.routes.map(({ method, path }) => `${method} ${path}`)
@@ -58,7 +59,7 @@ test('an admin route answers 401 to everybody but an admin', async () => {
     for (const authorization of [undefined, 'Bearer x', `Bearer ${'0'.repeat(64)}`, `Bearer svc_${'0'.repeat(48)}`]) {
       const answer = await fetch(target, { method, ...(authorization && { headers: { authorization } }) })
       assert.equal(answer.status, 401, `${method} ${path} as ${authorization}`)
-      assert.deepEqual(await answer.json(), {
+      assert.deepEqual(parsed(await answer.text()), {
         code: 401,
         error: 'admin_required',
         message: 'admin authentication required',

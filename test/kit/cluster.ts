@@ -20,6 +20,13 @@ export const withoutExtensions: string | false =
     ? false
     : (process.env['SVC_TEST_EXT_REASON'] ?? 'no PostgreSQL with PostGIS and pgvector here: run npm test')
 
+/** Of the embedded cluster, which `npm run matrix` runs with others. */
+export const postgresMajor: number = Number(process.env['SVC_TEST_PG_MAJOR'] ?? 18)
+export const withoutInvokerViews: string | false =
+  postgresMajor < 15 && `PostgreSQL ${postgresMajor} has no views with the rights of their caller`
+/** Of a view that reads with the rights of its caller, where there is such. */
+export const AS_INVOKER: string = withoutInvokerViews ? '' : 'with (security_invoker = true)'
+
 const MIGRATIONS = new URL('../../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()
@@ -112,7 +119,7 @@ async function makeDatabase(url: string, template: string): Promise<TestDatabase
   await onCluster(url, async (client) => {
     // Cloning needs the template to itself for a moment; files of a parallel run may be cloning too.
     await client.query('select pg_advisory_lock(43)')
-    await client.query(`create database "${name}" template "${template}" strategy file_copy`)
+    await client.query(`create database "${name}" template "${template}" ${await copyingFiles(client)}`)
   })
   return {
     url: withDatabase(url, name),
@@ -124,15 +131,21 @@ async function makeDatabase(url: string, template: string): Promise<TestDatabase
   }
 }
 
+/** Quicker than through the log, for which PostgreSQL 15 has a second way; before, it is the only one. */
+async function copyingFiles(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ version: string }>(`select current_setting('server_version_num') as version`)
+  return Number(rows[0]?.version) >= 150_000 ? 'strategy file_copy' : ''
+}
+
 /** A database of its own for a test file, a clone of the template. */
 export async function createDatabase(kind: ClusterKind): Promise<TestDatabase> {
   const url = await clusterUrl(kind)
   return makeDatabase(url, await templateOf(url))
 }
 
-/** One that no server has seen yet. */
-export const createEmptyDatabase = async (): Promise<TestDatabase> =>
-  makeDatabase(await clusterUrl('embedded'), 'template0')
+/** One that no server has seen yet, or a clone of one without connections. */
+export const createEmptyDatabase = async (template = 'template0'): Promise<TestDatabase> =>
+  makeDatabase(await clusterUrl('embedded'), template)
 
 /** A cluster of the test's own, whose PostgreSQL it may kill. It comes back by itself, as under a supervisor. */
 export async function startPrivateCluster() {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { RunningServer } from '../../src/app/options.ts'
 import { startApp } from '../../src/app.ts'
+import { createRing } from '../../src/cli/log/ring.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import type { Observation } from '../../src/core/observe.ts'
 import { openConnection } from '../../src/db/protocol/driver.ts'
@@ -13,6 +14,7 @@ import { type ClusterKind, createDatabase } from './cluster.ts'
 import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
 import { eventually, PATIENCE_MS } from './eventually.ts'
 import { freePort } from './free-port.ts'
+import { parsed } from './parsed.ts'
 import { svc } from './programs.ts'
 
 export { eventually } from './eventually.ts'
@@ -119,8 +121,11 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
   const observations: Observation[] = []
   const together = heard.get(databaseUrl) ?? []
   heard.set(databaseUrl, together)
+  const ring = createRing(config.log.buffer_size)
   const app = await startApp(config, {
+    logEntries: ring.entries,
     observe: (observation) => {
+      ring.sink(observation)
       observations.push(observation)
       together.push(observation)
     },
@@ -221,7 +226,7 @@ export function client(url: string, databaseUrl: string, check: CheckAnswer = ()
     const text = await response.text()
     check(method, path, { status: response.status, text, headers: response.headers })
     const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== ''
-    return { status: response.status, body: isJson ? JSON.parse(text) : text, text, headers: response.headers }
+    return { status: response.status, body: isJson ? parsed(text) : text, text, headers: response.headers }
   }
 
   const adminToken = () => {

@@ -1,4 +1,5 @@
 import type { Answer, TestServer } from './kit.ts'
+import { parsed } from './parsed.ts'
 
 type File = { as?: string; content?: string | Uint8Array; fileName?: string; name?: string; type?: string }
 
@@ -19,5 +20,5 @@ export async function upload(api: TestServer, path: string, file: File = {}): Pr
     ...(bearer !== undefined && { headers: { authorization: `Bearer ${bearer}` } }),
   })
   const text = await response.text()
-  return { status: response.status, body: text === '' ? '' : JSON.parse(text), text, headers: response.headers }
+  return { status: response.status, body: text === '' ? '' : parsed(text), text, headers: response.headers }
 }

@@ -3,10 +3,15 @@ import { reasonOf } from '../../core/errors.ts'
 import { version } from '../../core/version.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { ReplicationConnection } from '../protocol/replication.ts'
+import { type AddedExtensions, readAddedExtensions } from '../setup/embedded/extensions.ts'
 import { streamBaseBackup } from './base-backup.ts'
+import { readExtensionNames } from './logical/definitions.ts'
+import { pgDumpMajor } from './logical/pg-dump.ts'
+import { takeLogical } from './logical/take-logical.ts'
+import { EXTENSIONS, extensionsText } from './restore/extensions.ts'
 import { BACKUP_LOCK } from './running.ts'
 import { BlobCopies, type BlobSource, copyAllBlobs } from './stored/files.ts'
-import { type BackupDetails, newBackupId, objectOf, TOUCH_MS, writeRecord } from './stored/records.ts'
+import { type BackupDetails, newBackupId, objectOf, PLATFORM, TOUCH_MS, writeRecord } from './stored/records.ts'
 import type { Seals } from './stored/seal.ts'
 import type { BackupTarget } from './target/target.ts'
 
@@ -23,8 +28,12 @@ export type TakeBackup = {
   rootSecret: string
   /** The archive under way, if there is one. */
   archive: string | null
+  /** Where extensions that were added to the embedded PostgreSQL lie. */
+  extensionsDir?: string | undefined
   signal?: AbortSignal | undefined
   onBegin?: (id: string) => void
+  /** Gets the sentence that says why a copy is a logical one. */
+  say?: (line: string) => void
   onProgress?: (progress: BackupProgress) => void
 }
 
@@ -39,10 +48,10 @@ export async function takeBackup(options: TakeBackup): Promise<BackupDetails> {
     const { rows } = await client.query<{ locked: string }>(`select pg_try_advisory_lock(${BACKUP_LOCK}) as locked`)
     if (rows[0]?.locked !== 't') throw new BackupRefused('a backup of this database is under way')
     const facts = await factsOf(client)
-    if (!facts.mayReplicate)
-      throw new BackupRefused(
-        `the role ${facts.user} may not replicate, so the database cannot be backed up: alter role "${facts.user}" replication`,
-      )
+    if (!facts.mayReplicate) {
+      requirePgDump(facts)
+      options.say?.(`${mayNotReplicate(facts)}: a logical copy is taken, and no log goes on from it`)
+    }
     const run = new Run(options, facts)
     await run.begin()
     try {
@@ -56,24 +65,43 @@ export async function takeBackup(options: TakeBackup): Promise<BackupDetails> {
   }
 }
 
-async function factsOf(connection: pg.Client): Promise<Facts> {
-  const { rows } = await connection.query<Record<keyof Facts, string>>(
+const mayNotReplicate = ({ user }: Facts): string => `the role ${user} may not replicate`
+
+/** A copy whose tables cannot be made again is none. */
+function requirePgDump(facts: Facts): void {
+  const found = pgDumpMajor()
+  if (found !== undefined && found >= facts.major) return
+  throw new BackupRefused(
+    `${mayNotReplicate(facts)}, and a logical copy needs pg_dump of PostgreSQL ${facts.major} or newer on the path` +
+      `${found === undefined ? '' : ` (it is ${found})`}: install it, or alter role "${facts.user}" replication`,
+  )
+}
+
+async function factsOf(client: pg.Client): Promise<Facts> {
+  const { rows } = await client.query<Record<keyof Facts, string>>(
     `select current_setting('server_version_num')::int / 10000 as major, current_database() as database,
-       current_user as "user", (select system_identifier from pg_control_system()) as "systemId",
-       pg_size_bytes(current_setting('wal_segment_size')) as "segmentSize",
+       current_user as "user", pg_size_bytes(current_setting('wal_segment_size')) as "segmentSize",
        (select rolreplication or rolsuper from pg_roles where rolname = current_user) as "mayReplicate"`,
   )
   const [row] = rows
   if (!row) throw new Error('PostgreSQL does not describe itself')
-  const { database, user, systemId } = row
+  const { database, user } = row
+  const mayReplicate = String(row.mayReplicate) === 't'
   return {
     major: Number(row.major),
     segmentSize: Number(row.segmentSize),
-    mayReplicate: String(row.mayReplicate) === 't',
+    mayReplicate,
     database,
     user,
-    systemId,
+    systemId: mayReplicate ? await systemIdOf(client) : '',
+    extensions: await readExtensionNames(client),
   }
+}
+
+/** Managed services keep this to themselves. */
+async function systemIdOf(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ id: string }>('select system_identifier as id from pg_control_system()')
+  return rows[0]?.id ?? ''
 }
 
 type Facts = {
@@ -83,6 +111,7 @@ type Facts = {
   systemId: string
   segmentSize: number
   mayReplicate: boolean
+  extensions: string[]
 }
 
 class Run {
@@ -115,10 +144,12 @@ class Run {
       user: facts.user,
       objects: [],
       files: { kind: 'none', count: 0, bytes: 0 },
-      archive: options.archive,
+      archive: facts.mayReplicate ? options.archive : null,
       consistent_at: null,
       touched_at: now,
       app: version,
+      extensions: facts.extensions,
+      platform: PLATFORM,
     }
   }
 
@@ -131,7 +162,9 @@ class Run {
   }
 
   async take(client: pg.Client): Promise<BackupDetails> {
-    await this.#takePhysical()
+    if (this.#facts.mayReplicate) await this.#takePhysical()
+    else await this.#takeLogical()
+    await this.#takeExtensions()
     await this.#takeSecret()
     await this.#takeFiles(client)
     await this.#stopTouching()
@@ -156,6 +189,28 @@ class Run {
     for (const name of this.#stored) await target.remove(this.#name(name)).catch(() => {})
   }
 
+  async #takeLogical(): Promise<void> {
+    const { url, onProgress, signal } = this.#options
+    let bytes = 0
+    const { lsn } = await takeLogical({
+      url,
+      signal,
+      store: (name, source, expected) => this.#store(name, source, expected),
+      onBytes: (count, expected) => {
+        bytes += count
+        onProgress?.({ bytes, expected, part: 'database' })
+      },
+    })
+    this.#details = { ...this.#details, from: lsn, to: lsn, consistent_at: this.#details.started_at }
+  }
+
+  /** Extensions that PostgreSQL itself does not bring travel along. */
+  async #takeExtensions(): Promise<void> {
+    const { extensionsDir } = this.#options
+    const added: AddedExtensions | undefined = extensionsDir ? readAddedExtensions(extensionsDir) : undefined
+    if (added) await this.#store(EXTENSIONS, single(Buffer.from(extensionsText(added))), 0)
+  }
+
   async #takePhysical(): Promise<void> {
     const { url, onProgress, signal } = this.#options
     const connection = await ReplicationConnection.open({ url, applicationName: 'svc backup' })
@@ -174,9 +229,13 @@ class Run {
       })
       const { from, to, timeline } = base
       this.#details = { ...this.#details, from, to, timeline, consistent_at: new Date().toISOString() }
+      await connection.end()
+    } catch (error) {
+      // PostgreSQL sends on and would not hear of an end: the target may be what failed.
+      connection.destroy()
+      throw error
     } finally {
       signal?.removeEventListener('abort', stop)
-      await connection.end()
     }
   }
 

@@ -7,16 +7,19 @@ import { openConnection } from '../protocol/driver.ts'
 import { accountFor } from '../setup/embedded/account.ts'
 import { findBinaries } from '../setup/embedded/binaries.ts'
 import { makeDataDir } from '../setup/embedded/data-dir.ts'
+import { type Embedded, startEmbedded } from '../setup/embedded/embedded.ts'
 import { holderOf } from '../setup/embedded/lock.ts'
 import { runningPostmaster, stopPostmaster } from '../setup/embedded/postmaster.ts'
 import { markRestoring, writeRestored } from '../setup/embedded/restored.ts'
+import { loadLogical, readDefinitions } from './logical/load.ts'
 import { missingBlobs } from './restore/blobs.ts'
-import { StoredBackup } from './restore/check.ts'
 import { configureCluster } from './restore/configuration.ts'
+import { placeExtensions, removeExtensions, travelledExtensions } from './restore/extensions.ts'
 import { recoverCluster } from './restore/recover.ts'
 import { BlobCopies } from './stored/files.ts'
 import { type BackupDetails, objectOf, writeRecord } from './stored/records.ts'
 import { SealError, type Seals } from './stored/seal.ts'
+import { StoredBackup } from './stored/stored-backup.ts'
 import type { BackupTarget } from './target/target.ts'
 
 export type BackupVerdict = {
@@ -56,9 +59,9 @@ export async function verifyBackup(options: VerifyOptions): Promise<BackupVerdic
 
 async function verdictOf(options: VerifyOptions): Promise<BackupVerdict> {
   const { backup, scratchIn, binDir } = options
-  if (backup.kind === 'logical') return { verification: 'not verified: a logical copy is checked by restoring it' }
   const { major } = findBinaries(binDir, accountFor(join(scratchIn, 'postgres')))
-  if (major !== backup.major) return { verification: `not verified: no PostgreSQL ${backup.major} here` }
+  const fits = major === backup.major || (backup.kind === 'logical' && major > backup.major)
+  if (!fits) return { verification: `not verified: no PostgreSQL ${backup.major} here` }
   const scratch = mkdtempSync(join(scratchIn, PREFIX))
   try {
     const counts = await tryOut(options, scratch)
@@ -67,14 +70,38 @@ async function verdictOf(options: VerifyOptions): Promise<BackupVerdict> {
     if (!(error instanceof BackupIsBad || error instanceof SealError)) throw error
     return { verification: 'failed', verified_at: new Date().toISOString(), verification_error: reasonOf(error) }
   } finally {
+    removeExtensions(scratch, backup.major)
     rmSync(scratch, { recursive: true, force: true })
   }
 }
 
-async function tryOut({ target, seals, backup, binDir, signal, say = () => {} }: VerifyOptions, scratch: string) {
+async function tryOut(options: VerifyOptions, scratch: string): Promise<Counts> {
+  const { target, seals, backup, signal, say = () => {} } = options
   const stored = new StoredBackup(backup, target, seals)
   markRestoring(scratch)
   say('checking seals and checksums')
+  placeExtensions(scratch, backup.major, await travelledExtensions(stored))
+  const { cluster, url } =
+    backup.kind === 'logical' ? await tryLogical(options, stored, scratch) : await tryPhysical(options, stored, scratch)
+  try {
+    signal?.throwIfAborted()
+    say('checking indexes and tables')
+    const counts = await checkDatabases(url, signal).catch(bad)
+    if (backup.files.kind === 'copied') await checkFiles(url, new BlobCopies(target, seals))
+    return counts
+  } finally {
+    await cluster.stop()
+  }
+}
+
+const bad = (error: unknown): never => {
+  throw new BackupIsBad(reasonOf(error), { cause: error })
+}
+
+type Tried = { cluster: Embedded; url: string }
+
+async function tryPhysical(options: VerifyOptions, stored: StoredBackup, scratch: string): Promise<Tried> {
+  const { backup, binDir, signal, say = () => {} } = options
   const manifest = await stored.check(() => signal?.throwIfAborted())
   const clusterDir = join(scratch, 'postgres')
   await mkdir(clusterDir, { mode: 0o700 })
@@ -87,18 +114,20 @@ async function tryOut({ target, seals, backup, binDir, signal, say = () => {} }:
     ...{ drill: true, database, user },
   })
   say('recovering')
-  const bad = (error: unknown): never => {
-    throw new BackupIsBad(reasonOf(error), { cause: error })
-  }
   const { cluster } = await recoverCluster({ dataDir: scratch, binDir, target: { kind: 'end' }, log: say }).catch(bad)
+  return { cluster, url: cluster.url }
+}
+
+async function tryLogical(options: VerifyOptions, stored: StoredBackup, scratch: string): Promise<Tried> {
+  const { binDir, say = () => {} } = options
+  await stored.checkSeals()
+  const definitions = await readDefinitions(stored)
+  const cluster = await startEmbedded({ dataDir: scratch, binDir, log: say, isRestoring: true })
   try {
-    signal?.throwIfAborted()
-    say('checking indexes and tables')
-    const counts = await checkDatabases(cluster.url, signal).catch(bad)
-    if (backup.files.kind === 'copied') await checkFiles(cluster.url, new BlobCopies(target, seals))
-    return counts
-  } finally {
+    return { cluster, url: await loadLogical(cluster, stored, definitions, say).catch(bad) }
+  } catch (error) {
     await cluster.stop()
+    throw error
   }
 }
 

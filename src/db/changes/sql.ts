@@ -21,11 +21,12 @@ export const momentOf = ({ known, careful }: { known: bigint | undefined; carefu
     then pg_current_xact_id()::text end as bound, ${
       careful
         ? sql`coalesce((
-    select min(running.xid) from pg_snapshot_xip(pg_current_snapshot()) as running(xid)
+    select running.xid from pg_snapshot_xip(pg_current_snapshot()) as running(xid)
     where not exists (
       select from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_database d on d.oid = a.datid
       where l.locktype = 'transactionid' and l.granted and l.mode = 'ExclusiveLock'
         and l.transactionid = running.xid::xid and d.datname <> current_database())
+    order by running.xid limit 1
   ), pg_snapshot_xmax(pg_current_snapshot()))::text`
         : sql`pg_snapshot_xmin(pg_current_snapshot())::text`
     } as oldest

@@ -7,7 +7,6 @@ import { Ident } from '../sql.ts'
 /** Of schema svc; ALWAYS triggers run as this login too. */
 const WRITTEN = ['svc.change_log', 'svc.change_shapes', 'svc.undone']
 const READ = [...WRITTEN, 'svc.change_packs', 'svc.changes', 'svc.told_changes']
-// Rows refer to accounts too: that one is still there is looked up FOR KEY SHARE, which wants UPDATE of any one column.
 
 /**
  * A login for one undo: no superuser, reads and writes all rows, and no triggers or foreign keys but ALWAYS ones. Its password
@@ -33,7 +32,8 @@ export async function openUndoLogin(server: pg.Client): Promise<DatabaseLogin | 
     grant usage on schema svc to ${user};
     grant select on ${READ.join(', ')} to ${user};
     grant insert on ${WRITTEN.join(', ')} to ${user};
-    grant select (id), update (updated_at) on svc.users to ${user};
+    revoke select (id), update (updated_at) on svc.users from ${user};
+    grant execute on function svc.user_is_there(uuid), svc.undo_object(text, bigint, boolean) to ${user};
     select svc.grant_logins((select pg_catalog.array_agg(nspname) from pg_catalog.pg_namespace
       where nspname !~ '^(pg_|svc$|information_schema$)'), '${user}', null, '{}')`)
   await server.query(`alter role ${user} password '${scramVerifier(password)}'`)

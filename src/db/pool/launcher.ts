@@ -58,7 +58,8 @@ export class Launcher {
     const { maxBytes } = options
     const isApart = options.kind === 'apart'
     const kind = kindOf(who, options)
-    const isTidied = kind !== 'read' && (who.kind !== 'system' || who.for === 'data') && plain !== true
+    const isTidied =
+      kind !== 'read' && (who.kind !== 'system' || who.for === 'data' || who.for === 'hooks') && plain !== true
     const isRead = options.kind === 'read'
     let tries = 0
     let reflights = 0
@@ -179,6 +180,7 @@ export function sideOf(who: Identity, role: DatabaseRole, admins: AdminSides): S
   if (role !== 'none') return 'callers'
   if (who.kind === 'admin') return adminSide(who, admins)
   if (who.kind !== 'system' || who.for === undefined) return 'own'
+  if (who.for === 'hooks') return 'callers'
   if (who.for === 'callers') return 'behalf'
   return admins.owner ? 'writers' : 'own'
 }

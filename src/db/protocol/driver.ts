@@ -121,6 +121,19 @@ export class DriverSocket {
   write(bytes: Buffer): void {
     if (this.#stream.writable) this.#stream.write(bytes)
   }
+  /** Resolves when what was written has left, or never will. */
+  async drained(): Promise<void> {
+    if (!this.#stream.writableNeedDrain || this.#stream.destroyed) return
+    await new Promise<void>((resolve) => {
+      const settle = (): void => {
+        this.#stream.off('drain', settle)
+        this.#stream.off('close', settle)
+        resolve()
+      }
+      this.#stream.on('drain', settle)
+      this.#stream.on('close', settle)
+    })
+  }
   pause(): void {
     this.#stream.pause()
   }

@@ -10,13 +10,13 @@ export type ReplicationEvent =
   | { kind: 'end' }
 
 /** Messages of PostgreSQL by their first byte (protocol 3.0, "Message Formats"). */
-const [COMMAND_COMPLETE, DATA_ROW, ROW_DESCRIPTION, COPY_OUT, COPY_BOTH, COPY_DATA, COPY_DONE, READY] =
-  Buffer.from('CDTHWdcZ')
+const [COMMAND_COMPLETE, DATA_ROW, ROW_DESCRIPTION, COPY_OUT, COPY_BOTH, COPY_IN, COPY_DATA, COPY_DONE, READY] =
+  Buffer.from('CDTHWGdcZ')
 const HEADER = 5
 /** The socket is not read while more than this waits for its taker. */
 const MOST_WAITING = 4 * 2 ** 20
 
-/** One connection that speaks the replication protocol: one command at a time, as simple queries. */
+/** One connection that speaks the replication protocol, or COPY: one command at a time, as simple queries. */
 export class ReplicationConnection {
   #socket: DriverSocket | undefined
   #events: ReplicationEvent[] = []
@@ -38,6 +38,11 @@ export class ReplicationConnection {
       if ((error as PgError).code !== '28000') throw error
       return ReplicationConnection.#open({ ...options, replication: 'database' })
     }
+  }
+
+  /** An ordinary connection, for COPY. */
+  static openPlain(options: Omit<ConnectOptions, 'replication'>): Promise<ReplicationConnection> {
+    return ReplicationConnection.#open(options)
   }
 
   static async #open(options: ConnectOptions): Promise<ReplicationConnection> {
@@ -89,7 +94,27 @@ export class ReplicationConnection {
     }
   }
 
-  /** Bytes for PostgreSQL while a copy in both directions is under way. */
+  /** COPY … FROM STDIN with these bytes, sent as fast as they are taken. */
+  async copyIn(command: string, bytes: AsyncIterable<Buffer>): Promise<void> {
+    const events = this.run(command)
+    const { done } = await events.next()
+    if (done) throw new Error('PostgreSQL takes no copy')
+    try {
+      for await (const part of bytes) {
+        // Of a copy that has failed meanwhile the rest is not wanted.
+        if (this.#isReady || this.#lost) break
+        this.copyData(part)
+        await this.#socket?.drained()
+      }
+    } catch (error) {
+      this.destroy()
+      throw error
+    }
+    if (!this.#isReady && !this.#lost) this.#send('c', Buffer.alloc(0))
+    while (!(await events.next()).done);
+  }
+
+  /** Bytes for PostgreSQL while a copy to it is under way. */
   copyData(bytes: Buffer): void {
     this.#send('d', bytes)
   }
@@ -146,6 +171,7 @@ export class ReplicationConnection {
           break
         case COPY_OUT:
         case COPY_BOTH:
+        case COPY_IN:
           this.#events.push({ kind: 'begin' })
           break
         case COPY_DONE:

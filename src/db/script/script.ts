@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { Ident } from '../sql.ts'
-import { type TriedScript, tryScript } from './dry-script.ts'
+import { type CallerTrial, type TriedScript, tryScript } from './dry-script.ts'
 import { execute, type ScriptResult } from './execute.ts'
 import { reading, readStatements } from './read-only.ts'
 import { readScript } from './read-script.ts'
@@ -21,11 +21,13 @@ const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false),
 export class Script {
   readonly #client: pg.Client
   readonly #reader: string | undefined
+  readonly #caller: CallerTrial | undefined
 
-  /** `reader`: the login of one who only reads. */
-  constructor(client: pg.Client, reader?: string) {
+  /** `reader`: the login of one who only reads. `caller`: of a connection of callers. */
+  constructor(client: pg.Client, { reader, caller }: { reader?: string; caller?: CallerTrial } = {}) {
     this.#client = client
     this.#reader = reader
+    this.#caller = caller
   }
 
   /** The pid of its PostgreSQL process. */
@@ -54,7 +56,7 @@ export class Script {
 
   /** Runs the text and rolls it back. */
   async tryOut(text: string, keepsAll: boolean): Promise<TriedScript> {
-    if (this.#reader === undefined) return tryScript(this.#client, text, keepsAll)
+    if (this.#reader === undefined) return tryScript(this.#client, text, keepsAll, this.#caller)
     return { results: await this.withJson(await this.execute(text, keepsAll)), told: '"changes":[]' }
   }
 

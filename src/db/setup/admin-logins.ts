@@ -25,6 +25,8 @@ export type AdminLogin = keyof typeof ADMIN_LOGINS
 const KINDS = Object.keys(ADMIN_LOGINS) as AdminLogin[]
 /** The owner of the triggers of watched tables; see migrations/0118_log_role.sql. */
 const LOGGER = 'svc_logger'
+/** The owner of the function that finds rows by an index past policies; see migrations/0155_lesser_roles.sql. */
+const FINDER = 'svc_finder'
 const quote = (name: string): string => new Ident(name).quoted
 
 /** Over `r`: it logs in, reads past row security, and neither is nor may become more. */
@@ -42,7 +44,8 @@ type Known = {
   passwords: Record<string, string>
   schemas: string[]
   sound: string[]
-  hasLogger: boolean
+  /** Functions that may run code of others have owners who may do little. */
+  hasOwners: boolean
 }
 
 /**
@@ -92,13 +95,13 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
     oid: string
     kept: string | null
     sound: string
-    logger: string
+    owned: string
   }>(
     `select (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as is_super, d.oid::text as oid,
        (select value::text from svc.settings where key = 'admin_logins') as kept,
        (select pg_catalog.count(*) from pg_catalog.pg_proc f join pg_catalog.pg_roles o on o.oid = f.proowner
-        where f.oid in ('svc.log_statement()'::pg_catalog.regprocedure, 'svc.log_change()'::pg_catalog.regprocedure)
-          and o.rolname = '${LOGGER}' and not o.rolsuper) as logger,
+        where not o.rolsuper and (f.oid in ('svc.log_statement()'::pg_catalog.regprocedure, 'svc.log_change()'::pg_catalog.regprocedure)
+          and o.rolname = '${LOGGER}' or f.oid = '${CANDIDATES}'::pg_catalog.regprocedure and o.rolname = '${FINDER}')) as owned,
        (select coalesce(pg_catalog.json_agg(r.rolname), '[]')::text from pg_catalog.pg_roles r
         where ${IS_SOUND} and ${IS_GRANTED} and r.rolname in (
           select l.name || case when $2 = 't' then '_' || d.oid else '' end from pg_catalog.unnest($1::text[]) as l(name))) as sound
@@ -113,13 +116,13 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
     passwords: kept.passwords ?? {},
     schemas: kept.schemas ?? [],
     sound: JSON.parse(row?.sound ?? '[]') as string[],
-    hasLogger: Number(row?.logger) === 2,
+    hasOwners: Number(row?.owned) === 3,
   }
 }
 
 const isReady = (known: Known, schemas: readonly string[], needsPassword: boolean): boolean =>
   known.sound.length === KINDS.length &&
-  (known.hasLogger || !known.isSuper) &&
+  (known.hasOwners || !known.isSuper) &&
   schemas.every((schema) => known.schemas.includes(schema)) &&
   (!needsPassword || KINDS.every((kind) => known.passwords[kind] !== undefined))
 
@@ -138,14 +141,18 @@ async function make(
     passwords[kind] = password
     await client.query(`alter role ${user} password '${scramVerifier(password)}'`)
   }
-  if (known.isSuper) await client.query(OWN_LOGGER)
+  if (known.isSuper) {
+    await client.query(OWN_LOGGER)
+    await client.query(OWN_FINDER)
+  }
   const [writer = '', reader = '', ...others] = KINDS.map((kind) => `${ADMIN_LOGINS[kind]}${known.suffix}`)
   await client.query(
     `grant usage on schema svc to ${writer}, ${reader}; grant select on svc.objects to ${writer}, ${reader};
      revoke all on schema svc from ${others.join(', ')}`,
   )
-  for (const schema of schemas) await client.query(defaultPrivileges(schema, writer, [reader, ...others]))
-  await client.query('select svc.grant_logins($1, $2, $3, $4)', [schemas, writer, reader, others])
+  const readers = [...others, ...(known.isSuper ? [FINDER] : [])]
+  for (const schema of schemas) await client.query(defaultPrivileges(schema, writer, [reader, ...readers]))
+  await client.query('select svc.grant_logins($1, $2, $3, $4)', [schemas, writer, reader, readers])
   await client.query(
     `insert into svc.settings (key, value) values ('admin_logins', $1)
      on conflict (key) do update set value = excluded.value`,
@@ -170,6 +177,25 @@ const OWN_LOGGER = `
   select svc.grant_logger();
   alter function svc.log_statement() owner to ${LOGGER};
   alter function svc.log_change() owner to ${LOGGER}`
+
+const CANDIDATES = 'svc.candidates(text, regclass, text, text[], integer, text)'
+
+const OWN_FINDER = `
+  do $$ begin
+    if not exists (select from pg_catalog.pg_roles where rolname = '${FINDER}') then
+      create role ${FINDER} nologin noinherit bypassrls;
+    end if;
+  exception when duplicate_object or unique_violation then null;
+  end $$;
+  do $$ begin
+    if exists (select from pg_catalog.pg_roles r where r.rolname = '${FINDER}' and (r.rolsuper or r.rolcanlogin or not r.rolbypassrls
+        or r.rolcreaterole or r.rolcreatedb or r.rolreplication
+        or exists (select from pg_catalog.pg_auth_members m where m.member = r.oid))) then
+      raise exception 'the role ${FINDER} must bypass RLS, not log in, and be neither more nor a member of other roles';
+    end if;
+  end $$;
+  select svc.grant_finder();
+  alter function ${CANDIDATES} owner to ${FINDER}`
 
 // Roles belong to the cluster: the server of another database may be making the same one.
 const createLogin = (user: string): string => `
@@ -216,12 +242,13 @@ async function requireArrival(address: ConnectOptions, login: DatabaseLogin): Pr
 /** Grants the logins what other roles made since. */
 export const grantNew = async (
   db: Db,
-  { writers, readers, operator, viewer }: AdminLogins,
+  { owner, writers, readers, operator, viewer }: AdminLogins,
   schemas: readonly string[],
 ) => {
   if (!writers || !readers) return
   const others = [operator, viewer].flatMap((login) => (login ? [login.user] : []))
-  await db.run(SYSTEM, sql`select svc.grant_logger()`)
+  if (owner) others.push(FINDER)
+  await db.run(SYSTEM, sql`select svc.grant_logger(), svc.grant_finder()`)
   await db.run(
     SYSTEM,
     sql`select svc.grant_logins(${schemas}::text[], ${writers.user}, ${readers.user}, ${others}::text[])`,

@@ -8,10 +8,10 @@ import { withMigrationLock } from './migrate.ts'
 const TRUSTED = 'svc_authenticator'
 const ROLE_RULE = 'must log in, not be a superuser, bypass RLS or inherit, and become the request roles alone'
 
-/** Over `r`, the role: it is or may become more than the request roles. */
+/** Over `r`, the role: it is or may become more than the request roles and that of hook functions. */
 const IS_PRIVILEGED = `(r.rolsuper or r.rolbypassrls or r.rolinherit or exists (
   select from pg_catalog.pg_auth_members m join pg_catalog.pg_roles other on other.oid = m.roleid
-  where m.member = r.oid and other.rolname not in ('svc_anon', 'svc_authenticated')))`
+  where m.member = r.oid and other.rolname not in ('svc_anon', 'svc_authenticated', 'svc_hooks')))`
 
 /**
  * The login for the requests of callers: it owns nothing and may only become the request roles, so that RESET ROLE in a

@@ -1,6 +1,7 @@
-import type { Observe } from '../../core/observe.ts'
+import { type Observe, operatorWarning } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
-import { releaseWaiters } from '../backup/archive/slot.ts'
+import { releaseWaiters } from '../backup/archive/standby.ts'
+import { type Dialects, dialectsOf } from '../pool/dialect.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
@@ -9,6 +10,7 @@ import { hostsOf } from '../protocol/hosts.ts'
 import { Replicas } from '../replicas/replicas.ts'
 import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
+import { prepareHooksRole } from './hooks-role.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
@@ -32,6 +34,8 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
+  /** Functions of the operator's are called as hooks. */
+  hasHookFunctions?: boolean
   /** How long a primary is waited for; default: not at all. */
   waitMs?: number
 }): Promise<{
@@ -42,6 +46,9 @@ export async function openDatabase(options: {
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
+  dialects: Dialects
+  /** Why hook functions cannot be called. */
+  noHookFunctions: string | undefined
 }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
@@ -54,12 +61,15 @@ export async function openDatabase(options: {
     await requireSupportedVersion(client)
     await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
-    const warnings = await prepareRoles(client, api.schemas)
+    const { warnings, foreign } = await prepareRoles(client, api.schemas)
+    for (const sentence of foreign) observe(operatorWarning(sentence))
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
+    const dialects = await dialectsOf(client)
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
     const callers = await prepareAuthenticator(client, address)
     const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
+    const noHookFunctions = options.hasHookFunctions ? await prepareHooksRole(client, callers.login) : undefined
     const statementTimeoutMs = api.statement_timeout * 1000
     const shared = {
       callerLogin: callers.login,
@@ -70,6 +80,7 @@ export async function openDatabase(options: {
       schemas: api.schemas,
       statementTimeoutMs,
       logKey,
+      dialects,
     }
     const acquireTimeoutMs = config.acquire_timeout * 1000
     const opening = { ...shared, url, directUrl, acquireTimeoutMs }
@@ -85,9 +96,18 @@ export async function openDatabase(options: {
       pool,
       replicas,
       openAnother,
-      warnings: [...warnings, ...callers.warnings, ...admins.warnings, ...(await missingExtensions(client))],
+      warnings: [
+        ...foreign,
+        ...warnings,
+        ...callers.warnings,
+        ...admins.warnings,
+        ...(noHookFunctions === undefined ? [] : [noHookFunctions]),
+        ...(await missingExtensions(client)),
+      ],
+      noHookFunctions,
       logKey,
       adminLogins: admins.logins,
+      dialects,
     }
   } finally {
     await client.end().catch(() => {})

@@ -140,7 +140,9 @@ test('a wrong password, an unknown address and an account without password get o
   }
   assert.deepEqual(
     [...new Set(answers)],
-    ['401 {"code":401,"error":"invalid_credentials","message":"invalid email or password"}'],
+    [
+      `401 {"code":401,"error":"invalid_credentials","message":"invalid email or password","doc_url":"${new URL(api.url).origin.replace('127.0.0.1', 'localhost')}/api/docs#invalid_credentials"}`,
+    ],
   )
   const tooLong = await api.call('POST /api/auth/login', {
     json: { email: 'known@x.test', password: 'a'.repeat(5000) },

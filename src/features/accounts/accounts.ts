@@ -18,7 +18,15 @@ import * as q from './sql.ts'
 
 export type Accounts = ReturnType<typeof accountsOf>
 
-type Needed = 'db' | 'passwords' | 'startSession' | 'mailLink' | 'wakeMail' | 'proveAddress' | 'onRevoked'
+type Needed =
+  | 'db'
+  | 'passwords'
+  | 'startSession'
+  | 'beforeSignUp'
+  | 'mailLink'
+  | 'wakeMail'
+  | 'proveAddress'
+  | 'onRevoked'
 
 export type AccountDeps = Pick<IdentityDeps, Needed> & {
   /** Statements that end sessions, grants and keys of the old password, and reset its failed attempts. */
@@ -58,10 +66,11 @@ export function accountsOf(deps: AccountDeps) {
 
   return {
     async register(email: string, password: string, device: Device): Promise<AuthResponse> {
+      const data = await deps.beforeSignUp?.({ method: 'password', email, device })
       const id = randomUUID()
       const passwordHash = await passwords.hash(password)
       const session = deps.startSession(id, ['password'], device)
-      const made = insertUser({ id, email, passwordHash })
+      const made = insertUser({ id, email, passwordHash, ...data })
       const flight = [made, mailLink('verify', email, id), session.statement] as const
       const [, , answer] = await orEmailTaken(db.fly(SYSTEM, flight), 'email already registered')
       deps.wakeMail()

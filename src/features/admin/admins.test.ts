@@ -55,7 +55,7 @@ test('what only the owner may do is this list', () => {
     'POST /api/admin/admins',
     'POST /api/admin/mcp',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
-    'POST /api/admin/rls',
+    'POST /api/admin/rls/compare',
     'POST /api/admin/secrets/rotate',
     'POST /api/admin/secrets/signing-key',
   ])
@@ -77,7 +77,7 @@ test('a viewer changes nothing but the own second factor and what the viewer sav
 test('OpenAPI says the least role of each admin route', async () => {
   const { paths } = (await api.call('GET /api/openapi.json', { as: tokens.viewer })).body
   assert.equal(paths['/api/admin/sql'].post['x-least-role'], 'viewer')
-  assert.equal(paths['/api/admin/rls'].post['x-least-role'], 'owner')
+  assert.equal(paths['/api/admin/admins'].post['x-least-role'], 'owner')
   assert.equal(paths['/api/admin/users'].get['x-least-role'], 'viewer')
   assert.equal(paths['/api/admin/users'].post['x-least-role'], 'operator')
   assert.equal(paths['/api/auth/me'].get['x-least-role'], undefined)

@@ -43,12 +43,14 @@ export const sqlResult = t.union(
 export const logs = t.object({
   entries: t.array(
     t.object({
+      id: t.string(),
       time: t.time(),
       level: t.oneOf(['DEBUG', 'INFO', 'WARN', 'ERROR']),
       message: t.string(),
       attrs: t.optional(t.row),
     }),
   ),
+  next: t.optional(t.string({ description: 'for `after`' })),
   message: t.optional(t.string({ description: 'says when the buffer is off' })),
 })
 

@@ -12,6 +12,7 @@ import { post } from '../../http/out/post.ts'
 const NOTED_AFTERWARDS = [
   'POST /api/admin/rls/explain',
   'POST /api/admin/rls/snapshot',
+  'POST /api/admin/rls/compare',
   'POST /api/admin/mcp',
   'POST /api/admin/email/templates/{key}/preview',
 ]
@@ -224,6 +225,11 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/rls/{table}/enable', 'POST /api/admin/rls/notes/enable'],
     ['POST /api/admin/rls/{table}/disable', 'POST /api/admin/rls/notes/disable'],
     ['POST /api/admin/rls/snapshot', 'POST /api/admin/rls/snapshot', {}],
+    [
+      'POST /api/admin/rls/compare',
+      'POST /api/admin/rls/compare',
+      { table: 'notes', policy: { name: 'p', using: 'true' } },
+    ],
     [
       'POST /api/admin/rls/explain',
       'POST /api/admin/rls/explain',

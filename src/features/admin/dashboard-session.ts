@@ -1,4 +1,4 @@
-import { AppError, unauthorized } from '../../core/errors.ts'
+import { AppError, badRequest, unauthorized } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
@@ -16,7 +16,13 @@ export type DashboardSessionDeps = {
   proveAgain(who: Admin, given: SignInFields): Promise<void>
 }
 
-export type SignInFields = { email?: string | undefined; password: string; code?: string | undefined }
+export type SignInFields = {
+  email?: string | undefined
+  password?: string | undefined
+  code?: string | undefined
+  challenge_id?: string | undefined
+  assertion_response?: Record<string, unknown> | undefined
+}
 
 const CODE_SECONDS = 60
 const UNLOCKED_SECONDS = 600
@@ -85,7 +91,14 @@ export function dashboardSessionRoutes({ db, dropEnded, proveAgain }: DashboardS
       ...own,
       limit: 'admin_login',
       audit: 'admin.unlock',
-      body: t.object(credentialFields),
+      body: t.object({
+        ...credentialFields,
+        password: t.optional(credentialFields.password),
+        challenge_id: t.optional(
+          t.string({ description: 'of POST /api/admin/auth/passkey/begin, in place of a password' }),
+        ),
+        assertion_response: t.optional(t.record(t.any(), { description: 'the PublicKeyCredential in JSON form' })),
+      }),
       answers: { 200: t.object({ unlocked_until: t.time() }) },
       handle: async (call) => {
         const who = call.who as Admin
@@ -102,15 +115,23 @@ export function dashboardSessionRoutes({ db, dropEnded, proveAgain }: DashboardS
   ]
 }
 
-/** Signs in anew and gives that token up at once. */
+type Proofs = {
+  login(password: string, email?: string, code?: string): Promise<string>
+  loginByPasskey(given: { challenge_id: string; assertion_response: unknown }): Promise<string>
+  resolve(token: string): Promise<Admin | undefined>
+  end(token: string): Promise<void>
+}
+
+/** Signs in anew, by the password or a passkey, and gives that token up at once. */
 export const createProof =
-  (tokens: {
-    login(password: string, email?: string, code?: string): Promise<string>
-    resolve(token: string): Promise<Admin | undefined>
-    end(token: string): Promise<void>
-  }): DashboardSessionDeps['proveAgain'] =>
-  async (who, { email = who.email, password, code }) => {
-    const token = await tokens.login(password, email, code)
+  (tokens: Proofs): DashboardSessionDeps['proveAgain'] =>
+  async (who, { email = who.email, password, code, challenge_id, assertion_response }) => {
+    const hasPasskey = challenge_id !== undefined && assertion_response !== undefined
+    if (hasPasskey === Boolean(password))
+      throw badRequest(hasPasskey ? 'choose one of password, passkey' : 'password is required')
+    const token = hasPasskey
+      ? await tokens.loginByPasskey({ challenge_id, assertion_response })
+      : await tokens.login(password ?? '', email, code)
     const proven = await tokens.resolve(token)
     await tokens.end(token)
     // A token of the machine belongs to no administrator in particular.

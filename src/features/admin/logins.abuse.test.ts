@@ -295,10 +295,61 @@ test('a watched table runs the casts of its types as no superuser, and as nothin
   )
 })
 
-test('policies are written by owners alone, and jobs of operators call functions as the roles of requests', async () => {
-  const policy = { table: 'papers', name: 'theirs', using: 'true' }
-  assert.equal((await api.call('POST /api/admin/rls', { as: tokens.operator, json: policy })).status, 403)
-  assert.equal((await api.call('POST /api/admin/rls', { as: tokens.owner, json: policy })).status, 201)
+test('the export of a person runs the casts of types as no superuser, and names what it may not read', async () => {
+  const { user } = await api.signUp('exported@x.test')
+  await api.sql(`create table of_people (id int primary key, owner uuid references svc.users, mood mood);
+    create schema closed; create table closed.of_people (id int primary key, owner uuid references svc.users)`)
+  await api.sql(`insert into of_people values (1, $1, 'glad')`, [user.id])
+  await ran()
+  const exported = await eventually(async () => {
+    const answer = await api.call(`GET /api/admin/users/${user.id}/export`, { as: tokens.owner })
+    assert.deepEqual(answer.body.left_out, ['closed.of_people'], answer.text)
+    return answer.body
+  })
+  assert.deepEqual(exported.tables['public.of_people'], [{ id: 1, owner: user.id, mood: 'told' }])
+  await neverSuper()
+})
+
+test('policies of operators run no code as the server, and let callers run none that writes', async () => {
+  await api.sql(`
+    create function may_check(v text) returns boolean language plpgsql as $$ begin perform told.here('literal'); return true; end $$;
+    create domain may_text as text check (may_check(value));
+    create type may_pair as (a may_text, b int);
+    create function may_write(t text) returns boolean language plpgsql as $$ begin perform told.here('policy'); return true; end $$;
+    create function may_same(text, text) returns boolean language sql as $$ select true $$;
+    create operator ==> (leftarg = text, rightarg = text, function = may_same)`)
+  const make = (role: AdminRole, name: string, using: string) =>
+    api.call('POST /api/admin/rls', { as: tokens[role], json: { table: 'papers', name, using } })
+  const refusals = {
+    'may_write(title)': 'the volatile function may_write(text)',
+    "title ==> 'x'": 'the volatile function may_same(text,text)',
+    "set_config('role', 'none', true) = 'x'": 'the volatile function set_config(text,text,boolean)',
+    'exists (select from papers p where may_write(p.title))': 'the volatile function may_write(text)',
+    "('(x,1)'::may_pair).b = 1": 'a literal of the type may_pair',
+    "title = any ('{x}'::may_text[])": 'a literal of the type may_text[]',
+  }
+  for (const [using, what] of Object.entries(refusals)) {
+    const { status, body } = await make('operator', 'theirs', using)
+    assert.deepEqual(
+      [status, body.error, body.message],
+      [403, 'insufficient_role', `a policy with ${what} needs the role owner`],
+      using,
+    )
+  }
+  for (const line of await ran()) assert.doesNotMatch(line, /super|postgres/)
+  const unknown = await make('operator', 'theirs', 'missing = 1')
+  assert.deepEqual([unknown.status, unknown.body.error], [400, 'sql_error'])
+  assert.equal((await make('viewer', 'theirs', 'true')).status, 403)
+  assert.equal((await make('operator', 'theirs', "title like 'o%' and id = any ('{1,2}'::int[])")).status, 201)
+  assert.equal((await make('owner', 'owners', 'may_write(title)')).status, 201)
+  assert.deepEqual(await api.sql(`select policyname from pg_policies where tablename = 'papers' order by 1`), [
+    { policyname: 'owners' },
+    { policyname: 'theirs' },
+  ])
+  assert.equal((await api.call('DELETE /api/admin/rls/papers/owners', { as: tokens.operator })).status, 204)
+})
+
+test('jobs of operators call functions as the roles of requests', async () => {
   await api.sql(`create function told_by_job() returns void language plpgsql as $$ begin perform told.here('job'); end $$;
     grant execute on function told_by_job() to public`)
   await ran()
@@ -322,4 +373,28 @@ test('a table that another role made is open to administrators too', async () =>
       assert.equal(status, 200, text)
     })
   }
+})
+
+test('rows found past policies by an index run the code of the table as no superuser', async () => {
+  await api.sql(`create table texts (id int primary key, title text);
+    alter table texts enable row level security;
+    create policy seen on texts for select using (id < 3);
+    insert into texts select n, 'word ' || n from generate_series(1, 9) n;
+    create function spied(int) returns text language plpgsql immutable as $$ begin perform told.here('statistics'); return 'x'; end $$;
+    create statistics on_code on (title || spied(1)), id from texts;
+    do $$ begin create role text_maker; exception when duplicate_object then null; end $$;
+    grant create, usage on schema public to text_maker; alter table texts owner to text_maker`)
+  const index = { table: 'texts', method: 'fulltext' }
+  await eventually(async () => {
+    const { status, text } = await api.call('POST /api/admin/search/indexes', { as: tokens.owner, json: index })
+    assert.ok(status < 300, text)
+  })
+  const user = (await api.signUp('finder@x.test')).token
+  await eventually(async () => {
+    const { body } = await api.call('GET /api/collections/texts?search=word', { as: user })
+    assert.equal(body.totalItems, 2)
+    assert.ok((await ran()).includes('statistics as svc_finder'))
+  })
+  await api.call('GET /api/collections/texts?search=word', { as: user })
+  await neverSuper()
 })

@@ -179,3 +179,35 @@ test('a browser enrols a passkey and signs in with it', { skip }, async () => {
   assert.equal((await server.call('GET /api/admin/stats', { as: signedIn.body.token })).status, 200)
   await server.stop()
 })
+
+test('a locked dashboard is unlocked by a passkey of the same administrator', async () => {
+  const locked = await startServer({
+    on: api,
+    config: {
+      'admin.dashboard_locked': true,
+      'server.public_base_url': passkeyConfig['server.public_base_url'],
+    },
+  })
+  await add('uma')
+  await add('vic')
+  const [mine, other] = [await enrol(await tokenOf('uma')), await enrol(await tokenOf('vic'))]
+  const begun = await begin()
+  const json = { challenge_id: begun.challenge_id, assertion_response: mine.get(begun.options), client: 'dashboard' }
+  const { token } = (await locked.call('POST /api/admin/auth/passkey/finish', { json })).body
+  const write = async () => (await locked.call('POST /api/admin/apps', { as: token, json: {} })).status
+  const unlock = async (passkey: Passkey, more: object = {}) => {
+    const { challenge_id, options } = await begin()
+    const proof = { challenge_id, assertion_response: passkey.get(options), ...more }
+    return locked.call('POST /api/admin/unlock', { as: token, json: proof })
+  }
+  assert.equal(await write(), 423)
+  const foreign = await unlock(other)
+  assert.deepEqual([foreign.status, foreign.body.message], [403, 'these are the credentials of another administrator'])
+  assert.deepEqual((await unlock(new Passkey())).body, refused)
+  assert.deepEqual((await unlock(mine, { password: PASSWORD })).body.message, 'choose one of password, passkey')
+  const none = await locked.call('POST /api/admin/unlock', { as: token, json: { challenge_id: crypto.randomUUID() } })
+  assert.deepEqual([none.status, none.body.message], [400, 'password is required'])
+  assert.equal(await write(), 423)
+  assert.equal((await unlock(mine)).status, 200)
+  assert.notEqual(await write(), 423)
+})

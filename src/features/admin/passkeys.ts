@@ -27,6 +27,8 @@ const credential = t.object({
   last_used_at: t.optional(t.time()),
 })
 
+type PasskeySignInDeps = Pick<AdminPasskeyDeps, 'db' | 'relyingParty' | 'onRefused' | 'issueNamed'>
+
 export type AdminPasskeyDeps = {
   db: Db
   relyingParty: () => RelyingParty
@@ -40,13 +42,49 @@ export type AdminPasskeyDeps = {
 
 const refused = () => unauthorized('invalid passkey', 'invalid_credentials')
 
+type PasskeyAnswer = { challenge_id: string; assertion_response: unknown }
+
+/** A token of the administrator whose passkey answered; 401 for whatever is wrong with it. */
+export function createAdminPasskeySignIn(deps: PasskeySignInDeps): (given: PasskeyAnswer) => Promise<string> {
+  const { db, relyingParty } = deps
+  let decoyKey: string | undefined
+  return async (body) => {
+    const response = readAssertion(body.assertion_response)
+    if (!response || !isUuid(body.challenge_id)) throw refused()
+    const [found] = await db.rows<q.AdminSignIn>(SYSTEM, q.adminSignIn(body.challenge_id, response.id))
+    if (!found) throw refused()
+    const { adminId } = found
+    decoyKey ??= makeDecoyKey()
+    const expected = {
+      challenge: found.challenge,
+      publicKey: found.publicKey ?? decoyKey,
+      userHandle: adminId === null ? '' : userHandleOf(adminId),
+      userHandlePresence: 'required',
+      userVerification: 'required',
+    } as const
+    const signCount = await verifyAssertion(relyingParty(), response, expected, deps.onRefused)
+    if (signCount === undefined || adminId === null) throw refused()
+    const token = await db.tx(SYSTEM, async (tx) => {
+      await lockedFactor(tx, adminId).catch(() => {
+        throw refused()
+      })
+      if ((await tx.run(q.takeAdminChallenge(body.challenge_id))) === 0) return undefined
+      // A cloned authenticator is refused after the commit, so that its challenge stays spent.
+      if ((await tx.run(q.countAdminPasskey(response.id, adminId, signCount))) === 0) return undefined
+      return deps.issueNamed(tx, adminId)
+    })
+    if (token === undefined) throw refused()
+    return token
+  }
+}
+
 /** Passkeys of administrators: one that verifies its user is both factors at once. */
 export function adminPasskeyRoutes(deps: AdminPasskeyDeps): Route[] {
   const { db, relyingParty, requires } = deps
   const own = { auth: 'admin', leastRole: 'viewer', enrols: true } as const
   // As of any further factor: a stolen token alone adds none and removes none.
   const fresh = { ...own, freshFactor: true } as const
-  let decoyKey: string | undefined
+  const signIn = createAdminPasskeySignIn(deps)
 
   return [
     route('POST /api/admin/auth/passkey/begin', {
@@ -70,31 +108,7 @@ export function adminPasskeyRoutes(deps: AdminPasskeyDeps): Route[] {
       body: t.merged(assertion, t.object({ client: t.optional(t.oneOf(['dashboard'])) })),
       answers: { 200: t.object({ token: t.string() }) },
       handle: async ({ body }) => {
-        const response = readAssertion(body.assertion_response)
-        if (!response || !isUuid(body.challenge_id)) throw refused()
-        const [found] = await db.rows<q.AdminSignIn>(SYSTEM, q.adminSignIn(body.challenge_id, response.id))
-        if (!found) throw refused()
-        const { adminId } = found
-        decoyKey ??= makeDecoyKey()
-        const expected = {
-          challenge: found.challenge,
-          publicKey: found.publicKey ?? decoyKey,
-          userHandle: adminId === null ? '' : userHandleOf(adminId),
-          userHandlePresence: 'required',
-          userVerification: 'required',
-        } as const
-        const signCount = await verifyAssertion(relyingParty(), response, expected, deps.onRefused)
-        if (signCount === undefined || adminId === null) throw refused()
-        const token = await db.tx(SYSTEM, async (tx) => {
-          await lockedFactor(tx, adminId).catch(() => {
-            throw refused()
-          })
-          if ((await tx.run(q.takeAdminChallenge(body.challenge_id))) === 0) return undefined
-          // A cloned authenticator is refused after the commit, so that its challenge stays spent.
-          if ((await tx.run(q.countAdminPasskey(response.id, adminId, signCount))) === 0) return undefined
-          return deps.issueNamed(tx, adminId)
-        })
-        if (token === undefined) throw refused()
+        const token = await signIn(body)
         if (body.client === 'dashboard') await markAsDashboard(db, token)
         return json(200, { token })
       },

@@ -1,7 +1,7 @@
 import { normaliseEmail } from '../../core/contact/email-address.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import type { LogEntry, Observe } from '../../core/observe.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import { json, type Route, requireEnabled, route } from '../../http/route.ts'
@@ -18,7 +18,8 @@ import {
   openWithCode,
 } from './dashboard-session.ts'
 import { durabilityOf } from './durability.ts'
-import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
+import { type LogsDeps, logRoutes } from './logs.ts'
+import { type AdminPasskeyDeps, adminPasskeyRoutes, createAdminPasskeySignIn } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { secondFactorRoutes } from './second-factor.ts'
 import { type SqlRouteDeps, sqlRoute } from './sql-route.ts'
@@ -47,8 +48,7 @@ export type AdminDeps = {
   warnings: () => readonly string[]
   /** It runs on a restored copy that was not taken over. */
   isDrill: boolean
-  /** Entries of every process of this server, each oldest first. */
-  logs: { size: number; entries: () => Promise<LogEntry[][]> }
+  logs: LogsDeps['logs']
 } & Omit<SqlRouteDeps, 'db' | 'observe'> &
   Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
 
@@ -59,6 +59,7 @@ export type Admin = {
   /** Whether a dashboard that is locked may write for now. */
   isUnlocked(tokenId: string): Promise<boolean>
   start(): Promise<void>
+  drain(): void
   /** The password, if this process generated it at start. */
   generatedPassword(): string | undefined
 }
@@ -116,28 +117,20 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     sqlRoute(deps),
-
-    route('GET /api/admin/logs', {
-      summary: 'The latest log entries, oldest first',
-      leastRole: 'viewer',
-      auth: 'admin',
-      answers: { 200: answers.logs },
-      handle: async () => {
-        if (logs.size === 0) return json(200, { entries: [], message: 'log buffer is off' })
-        const all = (await logs.entries()).flat().sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0))
-        return json(200, { entries: all.slice(-logs.size) })
-      },
-    }),
   ]
 
-  const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed: (tx, id) => tokens.issueNamed(tx, id) })
+  const log = logRoutes({ logs, resolveToken: tokens.resolve })
+  const issueNamed: AdminPasskeyDeps['issueNamed'] = (tx, id) => tokens.issueNamed(tx, id)
+  const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed })
+  const loginByPasskey = createAdminPasskeySignIn({ ...deps, issueNamed })
   return {
     routes: [
       ...routes,
       ...adminsRoutes(deps),
       ...secondFactorRoutes(deps),
       ...passkeys,
-      ...dashboardSessionRoutes({ ...deps, proveAgain: createProof(tokens) }),
+      ...log.routes,
+      ...dashboardSessionRoutes({ ...deps, proveAgain: createProof({ ...tokens, loginByPasskey }) }),
     ],
     isUnlocked: (tokenId) => isUnlocked(db, tokenId),
     tokens,
@@ -145,6 +138,7 @@ export function createAdmin(deps: AdminDeps): Admin {
     async start() {
       if (config.enabled) generatedPassword = await syncPassword(deps, config.password)
     },
+    drain: log.drain,
     generatedPassword: () => generatedPassword,
   }
 }

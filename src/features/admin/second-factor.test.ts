@@ -84,7 +84,9 @@ test('what opens secrets needs a second factor of the last ten minutes from thos
   await later.stop()
   const fresh = api.app.routes.filter(({ freshFactor }) => freshFactor).map(({ method, path }) => `${method} ${path}`)
   assert.deepEqual(fresh.toSorted(), [
+    'DELETE /api/admin/backups/{id}',
     'DELETE /api/admin/mfa/passkey/credentials/{credential_id}',
+    'GET /api/admin/backups/{id}/download',
     'GET /api/admin/users/{id}/export',
     'POST /api/admin/mfa/passkey/enroll',
     'POST /api/admin/mfa/passkey/enroll/confirm',

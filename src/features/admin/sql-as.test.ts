@@ -102,7 +102,6 @@ test('as a caller it sees what the caller sees, and stays on the login of caller
   assert.equal((await run({ query: 'select 1', as: { user_id: crypto.randomUUID() } })).status, 404)
   assert.equal((await run({ query: 'select 1', as: {} })).status, 400)
   assert.equal((await run({ query: 'select 1', write: true })).status, 400)
-  assert.equal((await run({ query: 'select 1', ...asAna, dry_run: true })).status, 400)
 })
 
 test('as a caller it only reads, unless it is to write; both are audited with both', async () => {
@@ -126,6 +125,41 @@ test('dry_run is the header by another name, also of all results', async () => {
   assert.equal(body.dry_run.answer.results[1].rows[0][0], 0)
   const [{ count }] = await api.sql('select count(*) from notes')
   assert.equal(count, '2')
+})
+
+test('as a caller a dry run says what the caller would change, and changes nothing', async () => {
+  await api.sql(`
+    create table parts (id int primary key, note int references notes deferrable initially deferred);
+    select svc.watch('public.notes'); select svc.watch('public.parts')`)
+  const tried = { ...asAna, write: true, dry_run: true }
+  const { status, body } = await run({ query: `update notes set title = 'tried'`, ...tried })
+  assert.equal(status, 200, JSON.stringify(body))
+  assert.equal(body.dry_run.answer.rowCount, 1, 'the row of ana, not the other')
+  assert.deepEqual(
+    body.dry_run.changes.map(({ table, action, key }: Record<string, unknown>) => [table, action, key]),
+    [['notes', 'update', 1]],
+  )
+  assert.equal(JSON.stringify(await api.sql('select title from notes order by id')).includes('tried'), false)
+  const deferred = await run({ query: 'insert into parts values (1, 77)', ...tried })
+  assert.match(deferred.body.message, /violates foreign key constraint/)
+  for (const query of [
+    'commit; delete from notes',
+    `update notes set title = 'kept'; end; select 1`,
+    'reset role; select * from secrets',
+    `do $$ begin commit; end $$`,
+    'select * from svc.dry_run_guard',
+  ])
+    assert.equal((await run({ query, ...tried })).status, 400, query)
+  // Who only reads would be refused, and is in the dry run.
+  const reading = await run({ query: `update notes set title = 'x'`, ...asAna, dry_run: true })
+  assert.deepEqual([reading.status, reading.body.message], [403, 'this impersonation may only read'])
+  const seen = await run({ query: 'select count(*) from notes', ...asAna, dry_run: true })
+  assert.deepEqual([seen.body.dry_run.answer.rows, seen.body.dry_run.changes], [[[1]], []])
+  const header = { 'dry-run': 'true' }
+  const json = { query: 'delete from notes', ...asAna, write: true }
+  const byHeader = await api.call('POST /api/admin/sql', { as: 'admin', json, headers: header })
+  assert.equal(byHeader.body.dry_run.answer.rowCount, 1)
+  assert.deepEqual(await api.sql('select count(*)::int as n from notes'), [{ n: '2' }])
 })
 
 test('a locked dashboard runs SQL that reads', async () => {

@@ -111,11 +111,12 @@ function loggedCounts(changes: readonly LoggedChange[]): Map<number, Counts> {
   return counts
 }
 
+/** By how much a moment may have been rounded, as its digits say. An older row that was restored is no moment of now. */
+const precisionMs = (moment: string): number => Math.max(1, 1_000 / 10 ** (/\.(\d+)/.exec(moment)?.[1]?.length ?? 0))
+
 type Image = Readonly<Record<string, unknown>>
 const imageOf = (text: string | null): Image | null => (text === null ? null : (parseKeepingDigits(text) as Image))
 
-/** Seconds that a clock may be beside that of the transaction. */
-const SLACK_MS = 1_000
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 const MOMENT = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$/
 
@@ -135,7 +136,7 @@ function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: s
     if (!MOMENT.test(value)) return false
     if (value.length === 10) return value === new Date(about.now).toJSON().slice(0, 10)
     const at = Date.parse(/(Z|[+-]\d\d(:?\d\d)?)$/.test(value) ? value.replace(/([+-]\d\d)$/, '$1:00') : `${value}Z`)
-    return at >= about.begun - SLACK_MS && at <= about.now + SLACK_MS
+    return at >= about.begun - precisionMs(value) && at <= about.now + precisionMs(value)
   }
   const isGiven = (value: unknown): boolean => typeof value === 'string' && args.includes(value)
   const isGenerated = (kind: ColumnKind | undefined, value: unknown, isNew: boolean): boolean =>

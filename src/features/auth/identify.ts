@@ -4,6 +4,7 @@ import { sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
+import { OWN_CLAIMS } from '../../identity/hooks.ts'
 import { type AccessClaims, isOfUnknownKey, type Keys, type MfaClaims, readJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 
@@ -103,6 +104,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
         sessionId: claims.sid,
         isAnonymous: row.is_anonymous,
         ...(claims.org !== undefined && { org: claims.org }),
+        ...withExtra(claims),
         expiresAt: claims.exp,
       }
     )
@@ -127,6 +129,15 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     if (revocations.clock.now() < cached.untilMs) return cached.who
     cache.delete(bearer)
     return identify(bearer)
+  }
+}
+
+/** What a hook added to the token, and with it the active organisation, as policies read them. */
+function withExtra(claims: AccessClaims): { claims?: string } {
+  const extra = Object.entries(claims).filter(([name]) => !OWN_CLAIMS.has(name))
+  if (extra.length === 0) return {}
+  return {
+    claims: JSON.stringify({ ...Object.fromEntries(extra), ...(claims.org !== undefined && { org: claims.org }) }),
   }
 }
 

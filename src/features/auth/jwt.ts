@@ -35,8 +35,12 @@ export type AccessClaims = {
   /** The active organisation. */
   org?: string
   mfa_pending: false
+  /** What the hook `token_claims` added. */
+  [more: string]: unknown
 }
-export type MfaClaims = Omit<AccessClaims, 'sid' | 'mfa_pending'> & { mfa_pending: true }
+export type MfaClaims = Pick<AccessClaims, 'sub' | 'iat' | 'exp' | 'jti' | 'email' | 'aal' | 'amr' | 'is_anonymous'> & {
+  mfa_pending: true
+}
 export type Claims = AccessClaims | MfaClaims
 
 const MAX_BYTES = 16 * 1024

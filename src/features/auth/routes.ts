@@ -6,6 +6,7 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import type { Loop } from '../../db/loop.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
+import type { SessionHooks } from '../../identity/hooks.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
@@ -13,13 +14,14 @@ import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
 import { clientTokens } from './client-tokens.ts'
 import { createIdentify, type IdentifyDeps } from './identify.ts'
+import type { Keys } from './jwt.ts'
 import { currentKeys, keysOf, replaceAllKeys, rotateKeys } from './keys.ts'
 import type { NoticeDevice } from './new-device.ts'
 import { publishedKeys } from './published-keys.ts'
 import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
 import { createSettings } from './settings.ts'
-import { rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
+import { ensureSigningKey, rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
 
 export type AuthDeps = Pick<
   IdentifyDeps,
@@ -30,6 +32,7 @@ export type AuthDeps = Pick<
   config: AuthSettings & SessionConfig & { enabled: boolean; signing_algorithm: SigningAlgorithm | 'auto' }
   publicBaseUrl: () => string
   noticeDevice: NoticeDevice
+  hooks: SessionHooks
   box: SecretBox
   /** See loadRootSecret. */
   rootSecret: string
@@ -42,10 +45,25 @@ export type AuthDeps = Pick<
 export function createAuth(deps: AuthDeps) {
   const { db, revocations, config, box } = deps
   const lifetimeMs = config.token_duration * 1000
-  const keys = currentKeys(
+  const known = currentKeys(
     () => revocations.secrets(),
     (stored) => keysOf(deps.rootSecret, stored, box, lifetimeMs),
   )
+  let isRepairing = false
+  /** All keys may have been replaced by a process with another secret: then there is none to sign with. */
+  const keys = (): Keys => {
+    const now = known()
+    if (now.published.size === 0 && now.hs256.length === 0 && !isRepairing) {
+      isRepairing = true
+      void ensureSigningKey(db, config.signing_algorithm, { box, lifetimeMs })
+        .then(() => revocations.refresh())
+        .catch(() => undefined) // the next token tries again
+        .finally(() => {
+          isRepairing = false
+        })
+    }
+    return now
+  }
   /** That of the newest key, unless another is configured. */
   const algorithm = (): SigningAlgorithm =>
     config.signing_algorithm === 'auto'

@@ -6,6 +6,7 @@ import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
 import type { Db, Relayed } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
+import type { ExtraClaims, SessionFacts, SessionHooks } from '../../identity/hooks.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device, NewSession, StartSession, StepUp, UserJson } from '../../identity/session.ts'
 import { lockOwner } from '../../identity/users.ts'
@@ -33,20 +34,19 @@ export function createSessions(deps: {
   config: SessionConfig
   publicBaseUrl: () => string
   noticeDevice: NoticeDevice
+  hooks: SessionHooks
 }) {
-  const { db, revocations, config } = deps
+  const { db, revocations, config, hooks } = deps
 
   const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
 
-  function accessToken(
-    user: UserJson,
-    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
-  ): string {
+  function accessToken(user: UserJson, session: SessionFacts, more: ExtraClaims): string {
     const iat = nowSeconds()
     const issuer = deps.publicBaseUrl()
     return signJwt(
       'access',
       {
+        ...more,
         iss: issuer,
         aud: `${issuer}/api`,
         sub: user.id,
@@ -92,16 +92,32 @@ export function createSessions(deps: {
       onlyIf,
       secondFactor: mayWait ? hasSecondFactor(sql`u.id`) : sql`false`,
     })
-    const finish: NewSession['finish'] = (answer, refused = invalidToken) => {
+    const finish: NewSession['finish'] = async (answer, refused = invalidToken) => {
       if (answer === null) throw refused()
       const { user, pending } = JSON.parse(answer) as { user: UserJson; pending: boolean }
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
+      const more = hooks.beforeSignIn || hooks.tokenClaims ? await judged(user, session, device) : NO_CLAIMS
       deps.noticeDevice(user, device)
-      return { token: accessToken(user, session), refreshToken, user }
+      return { token: accessToken(user, session, more), refreshToken, user }
     }
     const lock = lockOwner(sql`${userId}::uuid`)
-    const open: NewSession['open'] = async (tx, refused) => finish((await tx.fly([lock, statement]))[1], refused)
+    const open: NewSession['open'] = async (tx, refused) => {
+      const [, answer] = await tx.fly([lock, statement])
+      if (answer === null) throw (refused ?? invalidToken)()
+      return () => finish(answer, refused)
+    }
     return { lock, statement, finish, open }
+  }
+
+  /** No one has the tokens of the session yet: one that a hook refuses, or is not let through by, ends. */
+  async function judged(user: UserJson, session: SessionFacts, device: Device): Promise<ExtraClaims> {
+    try {
+      await hooks.beforeSignIn?.(user, session, device)
+      return (await hooks.tokenClaims?.(user, session)) ?? NO_CLAIMS
+    } catch (error) {
+      await end(sql`${user.id}::uuid`, q.endSession(session.sessionId))
+      throw error
+    }
   }
 
   const stepUp: StepUp = async (tx, { id, email, isAnonymous, sessionId, amr }) => {
@@ -122,20 +138,34 @@ export function createSessions(deps: {
       device,
     })
     const lock = lockOwner(q.ownerOfToken(hash))
-    if (once)
-      return refreshOnce([lock, rotation], successor, once).then((answer) => answer ?? reused(refreshToken, hash))
+    // Before the rotation: a client whose hook failed still has a good token.
+    const more = hooks.tokenClaims ? await claimsFor(await db.fly(SYSTEM, q.sessionOfToken(hash))) : NO_CLAIMS
+    if (once) {
+      const answered = await refreshOnce([lock, rotation], { successor, more }, once)
+      return answered ?? reused(refreshToken, hash)
+    }
     const [, won] = await db.fly(SYSTEM, [lock, rotation])
-    return won === null ? reused(refreshToken, hash) : renewed(won, successor)
+    return won === null ? reused(refreshToken, hash) : renewed(won, successor, more)
+  }
+
+  async function claimsFor(session: string | null): Promise<ExtraClaims> {
+    if (session === null || !hooks.tokenClaims) return NO_CLAIMS
+    const current = JSON.parse(session) as Current
+    return hooks.tokenClaims(current.user, current)
   }
 
   /** The answer is kept with the rotation, so that one that is lost on the way can be had again with its key. */
-  async function refreshOnce(statements: [Sql, Sql], successor: string, once: Once): Promise<AuthResponse | undefined> {
+  async function refreshOnce(
+    statements: [Sql, Sql],
+    { successor, more }: { successor: string; more: ExtraClaims },
+    once: Once,
+  ): Promise<AuthResponse | undefined> {
     once.rights = []
     const refused = refusedToken()
     let response: AuthResponse | undefined
     const answer = ([, won]: readonly (Relayed | null)[]): OnceAnswer => {
       if (won == null) throw refused
-      response = renewed(String(won), successor)
+      response = renewed(String(won), successor, more)
       const { user, sessionId } = JSON.parse(String(won)) as Current
       return { status: 200, body: JSON.stringify(response), account: `user ${user.id}`, sessionId }
     }
@@ -145,9 +175,9 @@ export function createSessions(deps: {
     return response
   }
 
-  function renewed(session: string, refreshToken: string): AuthResponse {
+  function renewed(session: string, refreshToken: string, more: ExtraClaims): AuthResponse {
     const current = JSON.parse(session) as Current
-    return { token: accessToken(current.user, current), refreshToken, user: current.user }
+    return { token: accessToken(current.user, current, more), refreshToken, user: current.user }
   }
 
   async function reused(refreshToken: string, hash: string): Promise<AuthResponse> {
@@ -156,7 +186,9 @@ export function createSessions(deps: {
     type Used = { session: string; stolen: boolean; sealed: string | null; current: string }
     const used = text === null ? undefined : (JSON.parse(text) as Used)
     if (used?.stolen) await end(q.ownerOfSession(used.session), q.endSession(used.session))
-    if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
+    if (used?.sealed) {
+      return renewed(used.current, unsealWith(refreshToken, used.sealed), await claimsFor(used.current))
+    }
     throw refusedToken()
   }
 
@@ -175,7 +207,7 @@ export function createSessions(deps: {
       const text = await db.fly(SYSTEM, q.currentSession(sessionId))
       if (text === null) throw invalidToken()
       const current = JSON.parse(text) as Current
-      return accessToken(current.user, current)
+      return accessToken(current.user, current, await claimsFor(text))
     },
     logout: (refreshToken: string): Promise<void> =>
       end(q.ownerOfToken(sha256(refreshToken)), q.endSessionOfToken(sha256(refreshToken))),
@@ -197,6 +229,8 @@ export function createSessions(deps: {
       end(sql`${userId}::uuid`, q.endOtherSessions(userId, keep)),
   }
 }
+
+const NO_CLAIMS: ExtraClaims = {}
 
 const refusedToken = (): AppError => unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
 

@@ -147,3 +147,20 @@ test('the private key is encrypted; without its key another one is made', async 
   })
   assert.equal((await me(again, made.token)).status, 200)
 })
+
+test('processes with different secrets on one database leave the keys of each other alone', async () => {
+  const start = (letter: string, on?: InProcessServer) =>
+    startServer({ config: { 'auth.jwt_secret': letter.repeat(32) }, ...(on && { on }) })
+  const first = await start('a')
+  const second = await start('b', first)
+  await (await start('a', first)).stop()
+  const rows = await first.sql('select retired_at from svc.signing_keys')
+  assert.deepEqual(rows, [{ retired_at: null }, { retired_at: null }])
+  for (const api of [first, second]) assert.equal((await me(api, (await signUp(api)).token)).status, 200)
+
+  const compromised = { as: 'admin', json: { compromised: true } }
+  assert.equal((await first.call('POST /api/admin/secrets/signing-key', compromised)).status, 200)
+  for (const api of [first, second]) {
+    await eventually(async () => assert.equal((await me(api, (await signUp(api)).token)).status, 200))
+  }
+})

@@ -47,25 +47,28 @@ export type Rotation = {
   lifetimeMs: number
 }
 
-/** The first process to start makes a key; one of another algorithm than the configured takes over from the last. */
+/**
+ * The first process to start makes a key; one of another algorithm than the configured takes over from the last. Keys that
+ * another secret sealed are those of a process with that secret: they are left alone.
+ */
 export async function ensureSigningKey(
   db: Db,
   configured: SigningAlgorithm | 'auto',
   rotation: Omit<Rotation, 'algorithm'>,
 ): Promise<void> {
   await db.tx(SYSTEM, async (tx) => {
-    const [current] = await lockedKeys(tx)
+    const own = await lockedKeys(tx, rotation.box)
+    const current = own.find(({ retired_at }) => retired_at === null)
     const algorithm = configured === 'auto' ? (current?.algorithm ?? 'ES256') : configured
-    if (current?.algorithm === algorithm && isReadable(rotation.box, current)) return
-    await replaceKeys(tx, { ...rotation, algorithm }, current ? ACTIVE_AFTER_SECONDS : 0)
+    if (current?.algorithm === algorithm) return
+    await replaceKeys(tx, own, { ...rotation, algorithm }, current ? ACTIVE_AFTER_SECONDS : 0)
   })
 }
 
 /** The new key signs; the old ones verify until the tokens they signed are over. */
 export async function rotateSigningKey(db: Db, rotation: Rotation, act: AuditSource): Promise<void> {
   await db.tx(SYSTEM, async (tx) => {
-    await lockedKeys(tx)
-    await replaceKeys(tx, rotation, ACTIVE_AFTER_SECONDS)
+    await replaceKeys(tx, await lockedKeys(tx, rotation.box), rotation, ACTIVE_AFTER_SECONDS)
     await tx.run(auditStatement(rotationEntry(act, rotation.algorithm, false)))
   })
 }
@@ -85,17 +88,23 @@ export const dropSigningKeys = ({ algorithm, box }: Pick<Rotation, 'algorithm' |
 const LOCK = 7_160_424
 const lockKeys = sql`select pg_advisory_xact_lock(${LOCK}::bigint)`
 
-async function lockedKeys(tx: Tx): Promise<StoredKey[]> {
+/** Those that this process can use. */
+async function lockedKeys(tx: Tx, box: SecretBox): Promise<StoredKey[]> {
   await tx.run(lockKeys)
   const text = await tx.fly(sql`select ${storedKeys}::text`)
-  return (JSON.parse(text ?? '[]') as StoredKey[]).filter(({ retired_at }) => retired_at === null)
+  return (JSON.parse(text ?? '[]') as StoredKey[]).filter((key) => isReadable(box, key))
 }
 
-async function replaceKeys(tx: Tx, { algorithm, box, lifetimeMs }: Rotation, afterSeconds: number): Promise<void> {
+async function replaceKeys(
+  tx: Tx,
+  own: readonly StoredKey[],
+  { algorithm, box, lifetimeMs }: Rotation,
+  afterSeconds: number,
+): Promise<void> {
   await tx.run(sql`delete from svc.signing_keys
     where retired_at < now() - make_interval(secs => ${2 * (lifetimeMs / 1000)}::float8)`)
   await tx.run(sql`update svc.signing_keys set retired_at = now() + make_interval(secs => ${afterSeconds}::float8)
-    where retired_at is null or retired_at > now()`)
+    where kid = any(${own.map(({ kid }) => kid)}::text[]) and (retired_at is null or retired_at > now())`)
   await tx.run(insertKey(algorithm, box, afterSeconds))
   await tx.run(sql`select pg_notify('svc_revocations', '')`)
 }

@@ -61,6 +61,12 @@ const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessio
 export const currentSession = (sessionId: string): Sql =>
   sql`select ${sessionJson} from svc.sessions s join svc.users u on u.id = s.user_id where s.id = ${sessionId}::uuid`
 
+/** No row for a token that cannot be rotated. */
+export const sessionOfToken = (refreshHash: string): Sql => sql`
+  select ${sessionJson} from svc.refresh_tokens t join svc.sessions s on s.id = t.session_id
+  join svc.users u on u.id = s.user_id
+  where t.hash = ${refreshHash} and t.rotated_at is null and t.expires_at > now()`
+
 /** Of parallel calls with one token exactly one gets a row: the rest wait and then find rotated_at set. */
 export const rotateRefreshToken = (r: {
   hash: string

@@ -19,10 +19,14 @@ import { GiveUp } from '../../db/queue/queue.ts'
 const LONGEST_MS = 86_400_000
 const LOOK_EVERY_MS = 300_000
 
+const LOGICAL =
+  'backups are logical copies, because the role of database.url may not replicate: nothing between two of them can be restored'
+
 export type TakeOptions = {
   copiesRemoteFiles: boolean
   signal: AbortSignal
   onBegin: (id: string) => void
+  say: (line: string) => void
   onProgress: (progress: BackupProgress) => void
 }
 
@@ -126,6 +130,7 @@ export class Backups {
       ...(seals.isEncrypted
         ? []
         : [`backups in ${target.url} are not encrypted: set backup.passphrase or backup.key_file`]),
+      ...(this.#good.at(-1)?.kind === 'logical' ? [LOGICAL] : []),
       ...(last?.state === 'failed' ? [`the last backup failed: ${last.error ?? 'interrupted'}`] : []),
       ...(verified?.verification === 'failed' ? [`backup ${verified.id} does not hold: its verification failed`] : []),
     ]
@@ -152,6 +157,7 @@ export class Backups {
         copiesRemoteFiles: payload['files'] === true,
         signal,
         onBegin: (id) => log(`backup ${id}`),
+        say: log,
         onProgress: ({ bytes, expected, part }) => {
           if (part === 'database' && expected > 0) progress(Math.min(0.95, (0.95 * bytes) / expected))
         },

@@ -124,6 +124,7 @@ function backupRoutes({ db, queueJobs, wakeJobs }: Deps, backups: () => Backups)
     route('GET /api/admin/backups/{id}/download', {
       summary: 'A backup and its files as one tar, sealed as they are',
       leastRole: 'owner',
+      freshFactor: true,
       ...admin,
       params: { id: t.string() },
       answers: { 200: { content: 'application/x-tar' } },
@@ -142,6 +143,7 @@ function backupRoutes({ db, queueJobs, wakeJobs }: Deps, backups: () => Backups)
     route('DELETE /api/admin/backups/{id}', {
       summary: 'Remove a backup',
       leastRole: 'owner',
+      freshFactor: true,
       ...admin,
       audit: 'backup.delete',
       params: { id: t.string() },

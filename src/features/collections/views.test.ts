@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { AS_INVOKER } from '../../../test/kit/cluster.ts'
 import { type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
@@ -8,7 +9,7 @@ before(async () => {
   await api.sql(`
     create table people (id int primary key, name text, age int);
     insert into people values (1, 'ana', 30), (2, 'bo', 10);
-    create view adults with (security_invoker = on) as select id, name, age from people where age >= 18 with check option;
+    create view adults ${AS_INVOKER} as select id, name, age from people where age >= 18 with check option;
     create view ages as select age, count(*) as n from people group by age;
     create materialized view frozen as select * from people;
     grant select on frozen to svc_anon;

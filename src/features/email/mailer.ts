@@ -41,8 +41,8 @@ export function createMailer(deps: {
 }) {
   const { db, queue, templates, transport, observe, appName } = deps
 
-  async function deliver(id: string, to: string, { subject, html }: Rendered): Promise<void> {
-    await transport.send({ id, to, subject, html, text: await plainTextOf(html) })
+  async function deliver(id: string, to: string, template: string, { subject, html }: Rendered): Promise<void> {
+    await transport.send({ id, to, subject, html, text: await plainTextOf(html), template })
   }
 
   async function sendQueued({ id, template, to, variables, onlyToAccounts }: Queued): Promise<void> {
@@ -54,7 +54,7 @@ export function createMailer(deps: {
         throw error
       })
     if (onlyToAccounts && (await db.run(SYSTEM, accountOf(to))) === 0) return
-    await deliver(id, to, rendered)
+    await deliver(id, to, template, rendered)
     observe({ message: 'mail sent', attrs: { template } })
   }
 
@@ -85,7 +85,7 @@ export function createMailer(deps: {
     /** Sends without the queue, for an administrator who waits for the result. */
     async sendNow(template: string, to: string, rendered: Rendered): Promise<void> {
       try {
-        await deliver(randomUUID(), to, rendered)
+        await deliver(randomUUID(), to, template, rendered)
       } catch (error) {
         observe({ message: 'mail not sent', attrs: { template, error: reasonOf(error) } })
         throw new AppError('internal', 'failed to send email', { cause: error })

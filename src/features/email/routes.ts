@@ -14,7 +14,7 @@ import { keepPreview, previewRoute } from './preview.ts'
 import { smtpTransport } from './smtp-transport.ts'
 import { renderTemplate, type TemplateSource, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
-import type { MailConfig, MailTransport } from './transport.ts'
+import { behind, type Mail, type MailConfig, type MailTransport } from './transport.ts'
 import { webhookMailTransport } from './webhook-transport.ts'
 
 /** Larger than any template, so that an oversized template gets its own error. */
@@ -64,9 +64,11 @@ export function createEmail(deps: {
   observe: Observe
   config: MailConfig
   appName: string
+  /** Sends in place of the transport, unless it resolves to false. */
+  sendByHook?: ((mail: Mail) => Promise<boolean>) | undefined
 }): Email {
   const { db, queue, observe, config, appName } = deps
-  const transport = transportOf(deps)
+  const transport = behind(deps.sendByHook, transportOf(deps))
   const templates = createTemplates({ db, observe })
   const mailer = createMailer({ db, queue, templates, transport, observe, appName })
 

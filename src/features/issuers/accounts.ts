@@ -4,6 +4,7 @@ import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
+import type { AccountData, BeforeSignUp } from '../../identity/hooks.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import { lockCaller } from '../../identity/users.ts'
 import { type ForeignIdentity, idOfForeigner, type ReadForeignToken } from './issuers.ts'
@@ -21,10 +22,11 @@ const oneAtATime = ({ issuer, subject }: ForeignIdentity): Sql =>
   sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify([issuer, subject])}, 0))`
 
 /** A new account never joins another one by its address: one that is taken is left out. */
-const provision = ({ issuer, subject, email }: ForeignIdentity): Sql => sql`
+const provision = ({ issuer, subject, email }: ForeignIdentity, data: AccountData): Sql => sql`
   with made as (
-    insert into svc.users (id, email, email_verified_at)
-    select ${randomUUID()}::uuid, case when a.free then ${email} end, case when a.free then now() end
+    insert into svc.users (id, email, email_verified_at, metadata, app_metadata)
+    select ${randomUUID()}::uuid, case when a.free then ${email} end, case when a.free then now() end,
+      ${data.metadata ?? '{}'}::jsonb, ${data.appMetadata ?? '{}'}::jsonb
     from (select ${email} <> '' and not exists (select from svc.users where email = ${email}) as free) a
     where not exists (select from svc.identities where provider = ${issuer} and subject = ${subject})
     on conflict do nothing returning id
@@ -33,11 +35,15 @@ const provision = ({ issuer, subject, email }: ForeignIdentity): Sql => sql`
   on conflict do nothing`
 
 /** Callers with tokens of other issuers: an identity is issuer and subject, and has an account or a UUID of its own. */
-export function createForeigners({ db, read }: { db: Db; read: ReadForeignToken }) {
+export function createForeigners(deps: { db: Db; read: ReadForeignToken; beforeSignUp: BeforeSignUp | undefined }) {
+  const { db, read, beforeSignUp } = deps
+
   async function accountFor(foreign: ForeignIdentity): Promise<Account | undefined> {
     const [known] = await db.rows<Account>(SYSTEM, accountOf(foreign), { kind: 'read' })
     if (known || !foreign.provision) return known
-    await db.run(SYSTEM, [oneAtATime(foreign), provision(foreign)])
+    const { issuer: provider, email } = foreign
+    const data = (await beforeSignUp?.({ method: 'issuer', provider, email })) ?? {}
+    await db.run(SYSTEM, [oneAtATime(foreign), provision(foreign, data)])
     const [made] = await db.rows<Account>(SYSTEM, accountOf(foreign))
     // Its address was taken at the same moment; the next request comes without it.
     return made

@@ -3,6 +3,7 @@ import type { Identity } from '../../core/identity.ts'
 import { exposition, type Metrics, type Sample } from '../../core/metrics.ts'
 import { equalInConstantTime } from '../../core/secret.ts'
 import { type Route, requireEnabled, route } from '../../http/route.ts'
+import { figuresRoute } from './figures.ts'
 import { measureProcess } from './process.ts'
 
 export type MetricsDeps = {
@@ -11,7 +12,7 @@ export type MetricsDeps = {
   samplesOfAll: () => Promise<Sample[][]>
   config: { enabled: boolean; auth_token: string }
   resolveAdmin: (token: string) => Promise<Identity | undefined>
-  poolStats: () => { idle: number; inUse: number }
+  poolStats: () => { idle: number; inUse: number; max: number }
   /** Password hashes that wait for a free worker. */
   hashQueue: () => number
 }
@@ -51,6 +52,11 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
 
   return {
     routes: [
+      figuresRoute({
+        isCounting: config.enabled,
+        samplesOfAll: deps.samplesOfAll,
+        poolMax: () => deps.poolStats().max,
+      }),
       // `none`, because the bearer may be `metrics.auth_token`, which only this route checks.
       route('GET /metrics', {
         summary: 'Figures for Prometheus; takes the admin token or `metrics.auth_token`',

@@ -2,13 +2,13 @@ import { type PendingIdentity, SYSTEM } from '../../core/identity.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import type { Verification } from '../../identity/second-factor.ts'
-import type { AuthResponse, Device, FirstFactor, StartSession } from '../../identity/session.ts'
+import type { Device, FirstFactor, OpenedSession, StartSession } from '../../identity/session.ts'
 import { lockAccount } from '../../identity/users.ts'
 import { lockout } from './lockout.ts'
 import * as q from './sql.ts'
 
 export function createVerification({ db, startSession }: { db: Db; startSession: StartSession }): Verification {
-  async function openSession(tx: Tx, who: PendingIdentity, second: string, device: Device): Promise<AuthResponse> {
+  async function openSession(tx: Tx, who: PendingIdentity, second: string, device: Device): Promise<OpenedSession> {
     const [login] = await tx.rows<{ amr: [FirstFactor] }>(q.spendPendingLogin(who.pendingId, who.id))
     if (!login) throw invalidToken()
     return startSession(who.id, [login.amr[0], second], device).open(tx)
@@ -26,18 +26,18 @@ export function createVerification({ db, startSession }: { db: Db; startSession:
 
     /** Count and session are committed before the answer is sent. */
     async attempt(who, second, device, check) {
-      const { wrong, response } = await prepare(who.id, async (tx) => {
+      const { wrong, answer } = await prepare(who.id, async (tx) => {
         const wrong = await check(tx)
         if (wrong) {
           await lockout.countFailure(tx, who.id)
           return { wrong }
         }
-        const response = await openSession(tx, who, second, device)
+        const answer = await openSession(tx, who, second, device)
         await lockout.clear(tx, who.id)
-        return { response }
+        return { answer }
       })
       if (wrong) throw wrong
-      return response
+      return answer()
     },
   }
 }

@@ -5,7 +5,7 @@ import { json, jsonText, noContentAfter, type Route, route } from '../../http/ro
 import { orderedScope, tableList } from './authorization-request.ts'
 import type { Authorize } from './authorize.ts'
 import type { PageDeps } from './consent-page.ts'
-import { NO_STORE, personOf } from './consent-routes.ts'
+import { NO_STORE, requirePerson } from './consent-routes.ts'
 import { DEVICE_SECONDS, type DeviceGrant, POLL_SECONDS } from './device-grant.ts'
 import { required } from './grants.ts'
 import { clientAndForm, clientForm } from './token-routes.ts'
@@ -75,7 +75,7 @@ export function deviceGrantRoutes(deps: DeviceRouteDeps): Route[] {
       query: { user_code: t.string() },
       answers: { 200: deviceRequest },
       handle: async ({ who, query, ip }) => ({
-        ...jsonText(200, await devices.show(personOf(who), query['user_code'] ?? '', ip)),
+        ...jsonText(200, await devices.show(requirePerson(who), query['user_code'] ?? '', ip)),
         headers: NO_STORE,
       }),
     }),
@@ -85,7 +85,8 @@ export function deviceGrantRoutes(deps: DeviceRouteDeps): Route[] {
       requires,
       body: t.object({ user_code: t.string(), decision: t.oneOf(['approve', 'deny']) }),
       answers: { 204: null },
-      handle: ({ who, body, ip }) => noContentAfter(devices.decide(personOf(who), body.user_code, body.decision, ip)),
+      handle: ({ who, body, ip }) =>
+        noContentAfter(devices.decide(requirePerson(who), body.user_code, body.decision, ip)),
     }),
 
     route('GET /oauth/device', {

@@ -79,7 +79,7 @@ export function createPasskeySignIn(deps: {
         return deps.startSession(userId, ['webauthn'], device).open(tx, refused)
       })
       if (!answer) throw refused()
-      return answer
+      return answer()
     },
   }
 }

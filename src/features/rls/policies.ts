@@ -1,11 +1,12 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, found } from '../../core/errors.ts'
-import { asServer, type Identity, SYSTEM } from '../../core/identity.ts'
+import { asServer, isOwner, SYSTEM } from '../../core/identity.ts'
 import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
+import { databaseMessage } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
-import { checkExpression, invalid } from './expression.ts'
+import { requireExpression } from './expression.ts'
+import { requireLesserPolicy } from './lesser-policies.ts'
 import { isOwnPolicy, isOwnTable } from './own-tables.ts'
 import * as q from './sql.ts'
 
@@ -28,6 +29,14 @@ export type PolicyInput = {
   using?: string
   withCheck?: string
 }
+
+/** In PostgreSQL's own words. */
+const refusedBy =
+  (what: string) =>
+  (error: unknown): never => {
+    const message = databaseMessage(error)
+    throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')
+  }
 
 const isName = (text: string): boolean => NAME.test(text) && text.length <= MAX_NAME_BYTES
 
@@ -64,24 +73,8 @@ export function createPolicies(deps: {
 
   /** Runs with the search path of requests, so that expressions resolve functions as requests do. */
   async function change(what: string, statement: Sql, entry: AuditEntry, old: { oldValues?: Sql } = {}): Promise<void> {
-    try {
-      await db.run(SERVER, [auditStatement(entry, old), statement])
-    } catch (error) {
-      const message = databaseMessage(error)
-      throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')
-    }
+    await db.run(SERVER, [auditStatement(entry, old), statement]).catch(refusedBy(what))
     await changed()
-  }
-
-  async function requireExpression(admin: Identity, text: string | undefined, clause: 'USING' | 'WITH CHECK') {
-    checkExpression(text, clause)
-    if (text === undefined) return
-    // Names cannot be resolved without the table; that is left to CREATE POLICY.
-    await db.run(admin, q.parseExpression(text)).catch((error: unknown) => {
-      const message = databaseMessage(error)
-      if (message === undefined) throw error
-      if (isSyntaxError(error)) throw invalid(clause, message)
-    })
   }
 
   return {
@@ -112,11 +105,15 @@ export function createPolicies(deps: {
       const roles = input.roles ?? []
       for (const role of roles) if (!isName(role)) throw badRequest(`invalid role name: ${role}`)
       const entry = act.audit({ target: name, newValues: input })
-      await requireExpression(entry.who, using, 'USING')
-      await requireExpression(entry.who, withCheck, 'WITH CHECK')
+      await requireExpression(db, entry.who, using, 'USING')
+      await requireExpression(db, entry.who, withCheck, 'WITH CHECK')
       const schema = input.schema ?? (await bare(table)).schema
       const policy = { name, command: command as q.PolicyCommandRow, permissive, roles, using, withCheck }
-      await change('create policy', q.createPolicy(new Ident(schema, table), policy), entry)
+      const ident = new Ident(schema, table)
+      if (!isOwner(entry.who)) {
+        await requireLesserPolicy(db, entry.who, ident, [using, withCheck]).catch(refusedBy('create policy'))
+      }
+      await change('create policy', q.createPolicy(ident, policy), entry)
     },
 
     async drop(text: string, policy: string, act: AuditSource): Promise<void> {

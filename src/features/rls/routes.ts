@@ -7,6 +7,7 @@ import type { Feature } from '../../http/feature.ts'
 import { requireFreshFactor } from '../../http/guard.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { accessMatrix } from './access-matrix.ts'
+import { createCompare } from './compare.ts'
 import { createExplain } from './explain.ts'
 import { createPolicies } from './policies.ts'
 
@@ -66,15 +67,55 @@ const explanation = t.object({
   plan: t.object({ totalCost: t.nullable(t.number()) }),
 })
 
+const comparison = t.object({
+  table: t.string(),
+  replaces: t.optional(t.string({ description: 'the name of the policy that goes' })),
+  policy: t.optional(
+    t.object({
+      name: t.string(),
+      command: t.optional(t.string({ description: 'ALL (default), SELECT, INSERT, UPDATE or DELETE' })),
+      permissive: t.optional(t.boolean({ description: 'default true' })),
+      roles: t.optional(t.array(t.string())),
+      using: t.optional(t.string({ description: 'SQL expression' })),
+      withCheck: t.optional(t.string({ description: 'SQL expression' })),
+    }),
+  ),
+  users: t.optional(t.array(t.string(), { description: 'ids or addresses; a visitor is always among them' })),
+  operations: t.optional(t.array(t.string(), { description: 'default select' })),
+})
+
+const compared = t.object({
+  table: t.string(),
+  rows: t.integer({ description: 'of the table, by primary key, that were looked at' }),
+  effects: t.array(
+    t.object({
+      user: t.nullable(t.string({ description: 'null: a visitor' })),
+      operation: t.oneOf(['select', 'insert', 'update', 'delete']),
+      gains: t.array(t.string(), { description: 'keys, the first 50' }),
+      loses: t.array(t.string()),
+      gained: t.integer(),
+      lost: t.integer(),
+      error: t.optional(t.string({ description: 'what PostgreSQL says of the candidate' })),
+    }),
+  ),
+})
+
 const message = t.object({ message: t.string() })
 /** Of a snapshot, which asks every table once for each. */
 const MAX_USERS = 20
 const OPERATIONS = ['select', 'insert', 'update', 'delete'] as const
 
+function operationNamed(text: string): (typeof OPERATIONS)[number] {
+  const operation = OPERATIONS.find((name) => name === text.toLowerCase())
+  if (!operation) throw badRequest(`operation must be one of: ${OPERATIONS.join(', ')}`)
+  return operation
+}
+
 export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly string[] }): Feature {
   const { db, schema, schemas } = deps
   const policies = createPolicies({ db, schemas, changed: async () => void (await schema.reload()) })
   const explain = createExplain({ db, schema })
+  const compare = createCompare({ db, schema })
 
   const switchTo = (action: 'enable' | 'disable'): Route =>
     route(`POST /api/admin/rls/{table}/${action}`, {
@@ -100,6 +141,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     }),
     route('POST /api/admin/rls', {
       summary: 'Create a policy',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'rls_policy.create',
       body: newPolicy,
@@ -115,11 +157,11 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       auth: 'admin',
       // It changes nothing, but is audited because it reveals what another user can access.
       audit: 'rls.explain',
+      readsToo: true,
       body: question,
       answers: { 200: explanation },
       handle: async ({ who, body }) => {
-        const operation = OPERATIONS.find((name) => name === body.operation.toLowerCase())
-        if (!operation) throw badRequest(`operation must be one of: ${OPERATIONS.join(', ')}`)
+        const operation = operationNamed(body.operation)
         if (body.user_id !== undefined && body.claims !== undefined) throw badRequest('choose one of user_id, claims')
         if (body.claims !== undefined && !isOwner(who))
           throw new AppError('insufficient_role', 'claims need the role owner')
@@ -130,11 +172,28 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
         return { ...json(200, answer), audit: { target: answer.table } }
       },
     }),
+    route('POST /api/admin/rls/compare', {
+      summary: 'Who would gain and who would lose which rows by a policy; nothing is changed',
+      auth: 'admin',
+      audit: 'rls.compare',
+      readsToo: true,
+      body: comparison,
+      answers: { 200: compared },
+      handle: async ({ who, body }) => {
+        const { table, replaces, policy: candidate, users = [] } = body
+        if (candidate === undefined && replaces === undefined) throw badRequest('policy or replaces is required')
+        if (users.length > MAX_USERS) throw badRequest(`too many users: max ${MAX_USERS}`)
+        const operations = [...new Set(body.operations ?? ['select'])].map(operationNamed)
+        const answer = await compare(who, { table, replaces, policy: candidate, users, operations })
+        return { ...json(200, answer), audit: { target: answer.table, newValues: body } }
+      },
+    }),
     route('POST /api/admin/rls/snapshot', {
       summary: 'Who may do what with a sample of every table, as text for version control',
       leastRole: 'operator',
       auth: 'admin',
       audit: 'rls.snapshot',
+      readsToo: true,
       body: t.object({
         users: t.optional(t.array(t.string(), { description: 'ids or addresses; default the oldest' })),
       }),

@@ -108,6 +108,10 @@ export const policiesFor = (table: Table, role: string): Sql => sql`
       or exists (select from unnest(p.polroles) as o(oid) where pg_has_role(${role}, o.oid, 'USAGE')))))::text
   from pg_class c where c.oid = ${table.oid}::oid`
 
+/** false also for names that no role has. */
+export const isMemberOfAny = (role: string, roles: readonly string[]): Sql => sql`
+  select exists (select from pg_roles r where r.rolname = any(${roles}::text[]) and pg_has_role(${role}, r.oid, 'USAGE'))::text`
+
 export const emailOfUser = (id: string): Sql =>
   sql`select coalesce(email, '') as email from svc.users where id = ${id}::uuid`
 

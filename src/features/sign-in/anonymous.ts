@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { AppError } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Tx } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { EMAIL_TAKEN, orEmailTaken } from '../../identity/errors.ts'
+import { type AccountData, storeAccountData } from '../../identity/hooks.ts'
 import type { AuthResponse, Device, FirstFactor } from '../../identity/session.ts'
 import { endSessionsOf, insertUser } from '../../identity/users.ts'
 import type { SignInDeps } from './deps.ts'
@@ -24,18 +24,18 @@ export function createAnonymousAccounts(deps: SignInDeps) {
     method: FirstFactor,
     device: Device,
     credentials: Sql,
-    more: (tx: Tx) => Promise<unknown>,
+    more: readonly Sql[],
   ): Promise<AuthResponse> {
     const work = db.tx(SYSTEM, async (tx) => {
       if ((await tx.run(credentials)) === 0) throw notAnonymous()
-      await more(tx)
+      for (const statement of more) await tx.run(statement)
       await tx.run(endSessionsOf(userId))
       return deps.startSession(userId, [method], device).open(tx, notAnonymous)
     })
-    const response = await orEmailTaken(work, EMAIL_TAKEN)
+    const answer = await orEmailTaken(work, EMAIL_TAKEN)
     deps.onRevoked(userId)
     deps.wakeMail()
-    return response
+    return answer()
   }
 
   /** An early check before the expensive hash; the linking statements check again. */
@@ -51,29 +51,36 @@ export function createAnonymousAccounts(deps: SignInDeps) {
 
   return {
     async register(device: Device): Promise<AuthResponse> {
+      const data = await deps.beforeSignUp?.({ method: 'anonymous', device })
       const id = randomUUID()
       const session = deps.startSession(id, ['anonymous'], device)
-      const [, answer] = await db.fly(SYSTEM, [insertUser({ id, isAnonymous: true }), session.statement])
+      const [, answer] = await db.fly(SYSTEM, [insertUser({ id, isAnonymous: true, ...data }), session.statement])
       return session.finish(answer)
     },
 
     linkEmail(userId: string, email: string, password: string, device: Device): Promise<AuthResponse> {
       return linking.run(userId, async () => {
         await requireFree(userId, email)
+        const data = await deps.beforeSignUp?.({ method: 'password', email, device })
         const passwordHash = await deps.passwords.hash(password)
         const mailed = deps.mailLink('verify', email, userId)
         const credentials = linkAnonymous(userId, { email, passwordHash, emailVerified: false })
-        return link(userId, 'password', device, credentials, (tx) => tx.run(mailed))
+        return link(userId, 'password', device, credentials, withData(userId, data, mailed))
       })
     },
 
-    linkProvider(userId: string, profile: Profile, device: Device): Promise<AuthResponse> {
-      const { email, emailVerified } = profile
+    async linkProvider(userId: string, profile: Profile, device: Device): Promise<AuthResponse> {
+      const { email, emailVerified, provider } = profile
+      const data = await deps.beforeSignUp?.({ method: 'oauth', provider, email, device })
       const credentials = linkAnonymous(userId, { email, emailVerified: emailVerified && email !== undefined })
-      return link(userId, 'oauth', device, credentials, (tx) =>
-        tx.run(sql`insert into svc.identities (provider, subject, user_id)
-                   values (${profile.provider}, ${profile.subject}, ${userId}::uuid)`),
-      )
+      const linked = sql`insert into svc.identities (provider, subject, user_id)
+        values (${provider}, ${profile.subject}, ${userId}::uuid)`
+      return link(userId, 'oauth', device, credentials, withData(userId, data, linked))
     },
   }
+}
+
+function withData(userId: string, data: AccountData | undefined, statement: Sql): Sql[] {
+  const stored = data && storeAccountData(userId, data)
+  return stored ? [stored, statement] : [statement]
 }

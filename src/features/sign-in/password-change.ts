@@ -30,7 +30,7 @@ export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassw
     // The address of an old token may belong to another account by now.
     if (userId !== user.id) throw refused()
     const nextHash = await deps.passwords.hash(next)
-    const response = await db.tx(SYSTEM, async (tx) => {
+    const answer = await db.tx(SYSTEM, async (tx) => {
       await lockCaller(tx, user)
       await requireOwnFactor(tx, user)
       const changed = await tx.run(sql`
@@ -44,7 +44,7 @@ export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassw
     })
     deps.onRevoked(user.id)
     deps.wakeMail()
-    return response
+    return answer()
   }
 }
 

@@ -3,7 +3,6 @@ import { SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { addressSubject } from '../../http/wire/client-address.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
-import { isBcrypt } from '../../identity/password-hashing.ts'
 import { isHashable } from '../../identity/password-rules.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import type { SignInDeps } from './deps.ts'
@@ -18,6 +17,7 @@ type AccountRow = {
   password_hash: string | null
   locked_seconds: number | null
   may_try: boolean
+  is_mail_due: boolean
 }
 
 /** The owner, the current hash, and the statements that record the success. */
@@ -32,7 +32,7 @@ export type CheckPassword = (
 ) => Promise<VerifiedPassword>
 
 /** Every password check goes through here, so that every guess is counted. */
-export function createPasswordCheck({ db, passwords, config }: SignInDeps): CheckPassword {
+export function createPasswordCheck({ db, passwords, mailLink, wakeMail, config }: SignInDeps): CheckPassword {
   const attempts = new KeyedSemaphore(PARALLEL_CHECKS, config.hash_queue)
 
   async function check(email: string, password: string, stored: string | undefined): Promise<boolean> {
@@ -42,6 +42,14 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
       await db.run(SYSTEM, q.takeBack(email))
       throw error
     }
+  }
+
+  /** The answer is that of a wrong password; the owner of the address learns what to do. */
+  async function mailReset(userId: string, email: string): Promise<void> {
+    await db.tx(SYSTEM, async (tx) => {
+      if ((await tx.run(q.claimResetMail(userId))) > 0) await tx.run(mailLink('reset', email))
+    })
+    wakeMail()
   }
 
   async function attempt(
@@ -57,9 +65,10 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
     const isRight = await check(email, password, stored)
     if (!isRight || found.id === null || stored === undefined) {
       await db.run(SYSTEM, q.countFailure(email, ip, config))
+      if (found.id !== null && found.is_mail_due) await mailReset(found.id, email)
       throw refused()
     }
-    const renewed = isBcrypt(stored) ? await passwords.hash(password) : stored
+    const renewed = passwords.isOutdated(stored) ? await passwords.hash(password) : stored
     const renewal = renewed === stored ? [] : [q.replaceHash(found.id, stored, renewed)]
     return { userId: found.id, hash: renewed, record: [q.clearFailures(email, ip), ...renewal] }
   }

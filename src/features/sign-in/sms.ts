@@ -47,6 +47,18 @@ export function createSmsSignIn(deps: SignInDeps) {
   const isLocked = async (phone: string): Promise<boolean> =>
     (await db.run(SYSTEM, sql`select from svc.sms_codes where phone = ${phone} and locked_until > now()`)) > 0
 
+  const idByPhone = (phone: string): Sql => sql`select id::text from svc.users where phone = ${phone}`
+
+  async function make(phone: string, device: Device): Promise<string | null> {
+    const { metadata = '{}', appMetadata = '{}' } = (await deps.beforeSignUp?.({ method: 'sms', phone, device })) ?? {}
+    const [, id] = await db.fly(SYSTEM, [
+      sql`insert into svc.users (id, phone, metadata, app_metadata)
+        values (${randomUUID()}::uuid, ${phone}, ${metadata}::jsonb, ${appMetadata}::jsonb) on conflict (phone) do nothing`,
+      idByPhone(phone),
+    ])
+    return id
+  }
+
   return {
     async request(phone: string): Promise<void> {
       if (await isLocked(phone)) return
@@ -65,12 +77,9 @@ export function createSmsSignIn(deps: SignInDeps) {
       const [tried] = await db.rows<Tried>(SYSTEM, spend(phone, code))
       if (tried?.locked_seconds) throw tooManyFailures(tried.locked_seconds)
       if (!tried?.is_right) throw invalid()
-      const [user] = await db.rows<{ id: string }>(SYSTEM, [
-        sql`insert into svc.users (id, phone) values (${randomUUID()}::uuid, ${phone}) on conflict (phone) do nothing`,
-        sql`select id::text from svc.users where phone = ${phone}`,
-      ])
-      if (!user) throw invalid()
-      const session = deps.startSession(user.id, ['otp'], device)
+      const id = (await db.fly(SYSTEM, idByPhone(phone))) ?? (await make(phone, device))
+      if (id === null) throw invalid()
+      const session = deps.startSession(id, ['otp'], device)
       const [, answer] = await db.fly(SYSTEM, [session.lock, session.statement])
       return session.finish(answer, invalid)
     },

@@ -9,6 +9,12 @@ const EVERYWHERE = '*'
 /** NIST SP 800-63B, 3.2.2: consecutive failures of one account, wherever they come from. */
 const MAX_CONSECUTIVE = 100
 
+/** A mail a day, for a password that came over in a form that cannot be checked. */
+const isDue = sql`coalesce(l.mailed_at, '-infinity') < now() - interval '1 day'`
+
+export const claimResetMail = (userId: string): Sql =>
+  sql`update svc.lost_passwords l set mailed_at = now() where l.user_id = ${userId}::uuid and ${isDue}`
+
 /** Counts the attempt as failed before the check, so that parallel guesses from many addresses get no extra tries. */
 export const accountAndAttempt = (email: string, ip: string): Sql => sql`
   with here as (
@@ -22,7 +28,8 @@ export const accountAndAttempt = (email: string, ip: string): Sql => sql`
     returning failures
   )
   select u.id::text, u.password_hash, (select seconds from here) as locked_seconds,
-    exists (select from counted) as may_try
+    exists (select from counted) as may_try,
+    u.password_hash is null and exists (select from svc.lost_passwords l where l.user_id = u.id and ${isDue}) as is_mail_due
   from (select ${email}::text as email) asked left join svc.users u on u.email = asked.email`
 
 /** Failures after which a login asks for a captcha. */

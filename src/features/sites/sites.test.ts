@@ -283,3 +283,19 @@ test('a deleted site leaves no files', async () => {
   })
   assert.equal((await visit(api, 'gone.localhost', '/')).status, 404)
 })
+
+test('a site serves its scripts, styles and workers, which storage on no host does', async () => {
+  const site = await makeSite('scripts')
+  await publish(site, { 'index.html': '<script src="app.js">', 'app.js': 'run()', 'app.css': 'a {}' })
+  for (const [path, destination] of [
+    ['/app.js', 'script'],
+    ['/app.js', 'serviceworker'],
+    ['/app.css', 'style'],
+  ] as const) {
+    const { status, headers } = await visit(api, 'scripts.localhost', path, { 'sec-fetch-dest': destination })
+    assert.equal(status, 200, destination)
+    assert.match(headers['content-type'] ?? '', /javascript|css/)
+  }
+  const stored = await visit(api, 'scripts.localhost', '/api/storage/open/app.js', { 'sec-fetch-dest': 'script' })
+  assert.equal(stored.status, 403)
+})

@@ -102,3 +102,20 @@ test('the export of a person has what is kept, and no secret', async () => {
   assert.deepEqual(body.tables['public.orders'], [{ id: 1, buyer: user.id, note: 'own' }])
   assert.ok(!text.includes(key) && !/hash|secret/.test(text))
 })
+
+test('the providers and organizations of a user are listed', async () => {
+  const member = await api.signUp('member@x.test')
+  await api.sql(`insert into svc.identities (provider, subject, user_id) values ('github', '42', $1)`, [member.user.id])
+  const made = await api.call('POST /api/orgs', { as: member.token, json: { name: 'Herd' } })
+  assert.equal(made.status, 201, made.text)
+  const of = async (what: string, id = member.user.id) =>
+    api.call(`GET /api/admin/users/${id}/${what}`, { as: 'admin' })
+  const [identity] = (await of('providers')).body
+  assert.deepEqual([identity.provider, identity.subject], ['github', '42'])
+  const [organization] = (await of('organizations')).body
+  assert.deepEqual([organization.name, organization.role], ['Herd', 'owner'])
+  for (const what of ['providers', 'organizations']) {
+    assert.equal((await of(what, crypto.randomUUID())).status, 404)
+    assert.equal((await api.call(`GET /api/admin/users/${member.user.id}/${what}`, { as: member.token })).status, 401)
+  }
+})

@@ -26,6 +26,8 @@ const session = t.object({
   last_active_at: t.time(),
 })
 const factor = t.object({ id: t.string(), method: t.string(), name: t.string(), created_at: t.time() })
+const provider = t.object({ provider: t.string(), subject: t.string(), created_at: t.time() })
+const membership = t.object({ id: t.uuid(), name: t.string(), role: t.string(), created_at: t.time() })
 
 type Metadata = { metadata?: Record<string, unknown>; app_metadata?: Record<string, unknown> }
 const metadataOf = ({ metadata, app_metadata }: Metadata) => ({
@@ -178,6 +180,22 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; requireGood
       params: { ...one, factor: t.string() },
       answers: { 204: null },
       handle: (call) => noContentAfter(users.removeFactor(call.params.id, call.params.factor, call)),
+    }),
+    route('GET /api/admin/users/{id}/providers', {
+      summary: 'Accounts elsewhere by which a user signs in',
+      leastRole: 'viewer',
+      ...admin,
+      params: one,
+      answers: { 200: t.array(provider) },
+      handle: async ({ params }) => jsonText(200, await users.providers(params.id)),
+    }),
+    route('GET /api/admin/users/{id}/organizations', {
+      summary: 'Organizations of a user, with the role in each',
+      leastRole: 'viewer',
+      ...admin,
+      params: one,
+      answers: { 200: t.array(membership) },
+      handle: async ({ params }) => jsonText(200, await users.organizations(params.id)),
     }),
     route('GET /api/admin/users/{id}/export', {
       summary: 'All data of a person as a file',

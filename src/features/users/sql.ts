@@ -61,6 +61,16 @@ const factors = sql`select coalesce(json_agg(json_build_object('id', f.id, 'meth
     select credential_id, 'webauthn', display_name, created_at from svc.webauthn_credentials where user_id = u.id
   ) f`
 
+const providers = sql`select coalesce(json_agg(json_build_object('provider', i.provider, 'subject', i.subject,
+    'created_at', svc.iso_utc(i.created_at)) order by i.created_at, i.provider, i.subject), '[]')
+  from svc.identities i where i.user_id = u.id`
+
+const organizations = sql`select coalesce(json_agg(json_build_object('id', o.id, 'name', o.name, 'role', m.role,
+    'created_at', svc.iso_utc(m.created_at)) order by o.name, o.id), '[]')
+  from svc.members m join svc.organizations o on o.id = m.org_id where m.user_id = u.id`
+
+export const userProviders = (id: string): Sql => ofUser(id, providers)
+export const userOrganizations = (id: string): Sql => ofUser(id, organizations)
 export const sessionsOf = (id: string): Sql => ofUser(id, sessions)
 export const factorsOf = (id: string): Sql => ofUser(id, factors)
 
@@ -91,17 +101,18 @@ export const exportOf = (id: string): Sql => sql`
     'files', ${all(sql`f.bucket, f.name, f.content_type, f.created_at`, sql`svc.objects f where f.owner = u.id`)}
   )::text from svc.users u where u.id = ${id}::uuid`
 
-export type PointingTable = { schema: string; table: string; columns: string[] }
+export type PointingTable = { schema: string; table: string; columns: string[]; is_readable: boolean }
 
-/** Tables outside of `svc` with a foreign key of one column to svc.users. */
+/** Tables outside of `svc` with a foreign key of one column to svc.users, and whether the login that asks may read them. */
 export const tablesPointingToUsers: Sql = sql`
-  select n.nspname::text as schema, c.relname::text as table, to_json(array_agg(distinct a.attname::text)) as columns
+  select n.nspname::text as schema, c.relname::text as table, to_json(array_agg(distinct a.attname::text)) as columns,
+    pg_catalog.has_schema_privilege(n.oid, 'usage') and pg_catalog.has_table_privilege(c.oid, 'select') as is_readable
   from pg_catalog.pg_constraint k
   join pg_catalog.pg_class c on c.oid = k.conrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = k.conkey[1]
   where k.contype = 'f' and k.confrelid = 'svc.users'::regclass and cardinality(k.conkey) = 1 and n.nspname <> 'svc'
     and not c.relispartition
-  group by 1, 2 order by 1, 2`
+  group by n.oid, c.oid, n.nspname, c.relname order by 1, 2`
 
 export function rowsPointingTo({ schema, table, columns }: PointingTable, userId: string): Sql {
   const conditions = columns.map((column) => sql`t.${new Ident(column)} = ${userId}::uuid`)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { AuditNote, AuditSource } from '../../core/audit-entry.ts'
 import { notFound } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { ON_DATA, SYSTEM } from '../../core/identity.ts'
 import { auditStatement, changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -59,6 +59,8 @@ export function createUserAdministration(deps: UserDeps) {
     get: (userId: string) => one(userId, userJson),
     sessions: (userId: string) => one(userId, q.sessionsOf),
     factors: (userId: string) => one(userId, q.factorsOf),
+    providers: (userId: string) => one(userId, q.userProviders),
+    organizations: (userId: string) => one(userId, q.userOrganizations),
 
     /** An account without a password signs in by links, providers or passkeys. `isInvited`: a mail lets it set one. */
     async create(given: NewUser, isInvited: boolean, act: AuditSource): Promise<string> {
@@ -124,16 +126,23 @@ export function createUserAdministration(deps: UserDeps) {
       deps.onRevoked(userId)
     },
 
-    /** Everything the server keeps of a person, and the rows of tables that point to the account. */
+    /**
+     * Everything the server keeps of a person, and the rows of tables that point to the account. To write rows as JSON is to run
+     * casts that owners of types wrote: the login of data does that. What it may not read is named.
+     */
     async export(userId: string, act: AuditSource): Promise<string> {
       const [account] = await db.fly(SYSTEM, [q.exportOf(userId), auditStatement(act.audit())])
       if (account == null) throw unknownUser()
-      const tables = await db.rows<q.PointingTable>(SYSTEM, q.tablesPointingToUsers)
+      const pointing = await db.rows<q.PointingTable>(ON_DATA, q.tablesPointingToUsers)
+      const tables = pointing.filter(({ is_readable }) => is_readable)
       const statements = tables.map((table) => q.rowsPointingTo(table, userId))
       const [first, ...rest] = statements
-      const rows = first ? await db.fly(SYSTEM, [first, ...rest], { kind: 'slow' }) : []
-      const parts = tables.map(({ schema, table }, i) => `${JSON.stringify(`${schema}.${table}`)}:${rows[i] ?? '[]'}`)
-      return `${account.slice(0, -1)},"tables":{${parts.join(',')}}}`
+      const rows = first ? await db.fly(ON_DATA, [first, ...rest], { kind: 'slow' }) : []
+      const nameOf = ({ schema, table }: q.PointingTable): string => `${schema}.${table}`
+      const parts = tables.map((table, i) => `${JSON.stringify(nameOf(table))}:${rows[i] ?? '[]'}`)
+      const leftOut = pointing.filter(({ is_readable }) => !is_readable).map(nameOf)
+      const more = leftOut.length > 0 ? `,"left_out":${JSON.stringify(leftOut)}` : ''
+      return `${account.slice(0, -1)},"tables":{${parts.join(',')}}${more}}`
     },
   }
 }

@@ -1,7 +1,7 @@
 import { reasonOf } from '../../core/errors.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../http/out/retry-after.ts'
-import { signatureHeaders } from './signature.ts'
+import { signatureHeaders } from '../../http/out/webhook-signature.ts'
 
 export type WebhookMessage = { deliveryId: string; eventId: string; action: string; body: string }
 /** `secret` decrypts it, and throws if that fails. */

@@ -7,11 +7,13 @@ import { type FlatHeaders, flatOf, headerLines } from './headers.ts'
 export const toAppError = (thrown: unknown): AppError =>
   thrown instanceof AppError ? thrown : new AppError('internal', 'internal error', { cause: thrown })
 
-/** A request that only reads has no outcome, whatever the server wrote on its behalf. */
-export const bodyFor = (method: string, error: AppError): unknown =>
-  (method === 'GET' || method === 'HEAD') && error.data && Object.hasOwn(error.data, 'outcome')
-    ? databaseUnavailable().toJSON()
-    : error.toJSON()
+/** `reference`: the page of which each code has a paragraph. */
+export function bodyFor(method: string, error: AppError, reference: string | undefined): unknown {
+  // A request that only reads has no outcome, whatever the server wrote on its behalf.
+  const hasNoOutcome = (method === 'GET' || method === 'HEAD') && error.data && Object.hasOwn(error.data, 'outcome')
+  const body = (hasNoOutcome ? databaseUnavailable() : error).toJSON()
+  return reference === undefined ? body : { ...body, doc_url: `${reference}#${body.error}` }
+}
 
 /** The stack of an unexpected error, for the log. */
 export const stackOf = (thrown: unknown): string | undefined =>

@@ -5,18 +5,16 @@ import { keyAction } from './keys.ts'
 import { Row } from './row.tsx'
 import { fromTsv, toTsv } from './tsv.ts'
 import type { GridProps, Range, Spot } from './types.ts'
+import { useScaledRows } from './use-scaled-rows.ts'
 
 const ROW = 33
 const HEAD = 36
 const GUTTER = 46
 const COPIED_ROWS = 20_000
-/** Chromium ends an element at 33.5 million px. Rows beyond it are reached by jumping to a value of the sort column. */
-const MOST_ROWS = 1_000_000
 
 /** Rows that stay where they are kept, of which only those in view are in the page. One cell has the focus (WAI-ARIA grid). */
 export function Grid<R>(props: GridProps<R>) {
-  const { columns, gutter, editor } = props
-  const count = Math.min(props.count, MOST_ROWS)
+  const { columns, gutter, editor, count } = props
   const id = useId()
   const box = useRef<HTMLDivElement>(null)
   const pinned = useMemo(() => columns.filter((column) => column.pinned), [columns])
@@ -37,14 +35,13 @@ export function Grid<R>(props: GridProps<R>) {
   const gutterWidth = gutter ? GUTTER : 0
   const pinnedWidth = pinned.reduce((sum, { width }) => sum + width, gutterWidth)
 
-  const rows = useVirtualizer({
+  // The cell with the focus stays in the page, and the one that is edited.
+  const rows = useScaledRows({
+    box,
     count,
-    getScrollElement: () => box.current,
-    estimateSize: () => ROW,
-    overscan: 10,
-    scrollPaddingEnd: HEAD,
-    // The cell with the focus stays in the page.
-    rangeExtractor: (seen) => withIndex(defaultRangeExtractor(seen), row, count),
+    rowHeight: ROW,
+    headHeight: HEAD,
+    kept: editor ? [row, editor.row] : [row],
   })
   const across = useVirtualizer({
     horizontal: true,
@@ -59,16 +56,14 @@ export function Grid<R>(props: GridProps<R>) {
   const remeasure = useEffectEvent(() => across.measure())
   useLayoutEffect(() => remeasure(), [columns])
 
-  const items = rows.getVirtualItems()
   const shown = across.getVirtualItems()
-  const first = items.find(({ index }) => index !== row)?.index ?? 0
-  const last = items.findLast(({ index }) => index !== row)?.index ?? 0
+  const { first, last } = rows
   const seen = useEffectEvent(() => props.onVisible?.(first, last))
   useEffect(() => seen(), [first, last, count])
 
   const { resetKey } = props
   useEffect(() => {
-    rows.scrollToOffset(0)
+    rows.scrollTo(0)
     setSpot({ row: 0, column: 0 })
     setAnchor({ row: 0, column: 0 })
   }, [resetKey])
@@ -117,14 +112,18 @@ export function Grid<R>(props: GridProps<R>) {
   }
 
   const width = across.getTotalSize()
-  const editorPlace =
-    editor &&
-    placeOf(
-      id,
-      editor.row,
-      ordered.findIndex((c) => c.id === editor.column),
-      box.current,
-    )
+  // Reckoned, not measured: an editor stays whatever happens to the cells below it.
+  const editedAt = editor ? ordered.findIndex((c) => c.id === editor.column) : -1
+  const edited = ordered[editedAt]
+  const editorPlace = editor &&
+    edited && {
+      left:
+        ordered.slice(0, editedAt).reduce((sum, c) => sum + c.width, gutterWidth) +
+        (edited.pinned ? (box.current?.scrollLeft ?? 0) : 0),
+      top: rows.topOf(editor.row),
+      width: Math.max(edited.width, 120),
+      minHeight: ROW,
+    }
   return (
     <div
       ref={box}
@@ -193,8 +192,8 @@ export function Grid<R>(props: GridProps<R>) {
         onResize={props.onResize}
         onMove={props.onMove}
       />
-      <div className="grid-body" role="presentation" style={{ height: rows.getTotalSize(), width }}>
-        {items.map(({ index, start }) => {
+      <div className="grid-body" role="presentation" style={{ height: rows.height, width }}>
+        {rows.indices.map((index) => {
           const found = props.rowAt(index)
           const isIn =
             index >= range.top && index <= range.bottom && (range.top !== range.bottom || range.left !== range.right)
@@ -203,7 +202,7 @@ export function Grid<R>(props: GridProps<R>) {
               key={index}
               id={id}
               index={index}
-              start={start}
+              start={rows.topOf(index)}
               width={width}
               row={found}
               pinned={pinned}
@@ -233,22 +232,4 @@ export function Grid<R>(props: GridProps<R>) {
 function withIndex(seen: number[], index: number, count: number): number[] {
   if (index < 0 || index >= count || seen.includes(index)) return seen
   return [...seen, index].sort((a, b) => a - b)
-}
-
-function placeOf(
-  id: string,
-  row: number,
-  column: number,
-  box: HTMLElement | null,
-): { left: number; top: number; width: number; minHeight: number } | null {
-  const cell = document.getElementById(`${id}-${row}-${column}`)
-  if (!cell || !box) return null
-  const outer = box.getBoundingClientRect()
-  const inner = cell.getBoundingClientRect()
-  return {
-    left: inner.left - outer.left - box.clientLeft + box.scrollLeft,
-    top: inner.top - outer.top - box.clientTop + box.scrollTop - HEAD,
-    width: Math.max(inner.width, 120),
-    minHeight: inner.height,
-  }
 }

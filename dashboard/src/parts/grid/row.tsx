@@ -41,7 +41,7 @@ function RowInner<R>(props: RowProps<R>) {
     ]
     return (
       <div
-        key={cell?.flash ? `${column.id} ${cell.flash}` : column.id}
+        key={column.id}
         id={`${id}-${index}-${position}`}
         role="gridcell"
         aria-colindex={position + (gutter ? 2 : 1)}
@@ -52,6 +52,7 @@ function RowInner<R>(props: RowProps<R>) {
         title={cell?.hint}
         data-column={column.id}
       >
+        {cell?.flash !== undefined && <span key={cell.flash} className="grid-flash" />}
         {cell ? <Value value={cell.value} /> : <span className="skeleton" />}
       </div>
     )

@@ -6,7 +6,8 @@ import type { Seals } from '../stored/seal.ts'
 import { formatLsn, parseLsn } from '../stored/wal.ts'
 import type { BackupTarget } from '../target/target.ts'
 import { ArchiveIndex } from './index-writer.ts'
-import { ARCHIVE_LOCK, endWaiters, type OpenSlot, openSlot, SLOT, setSynchronous } from './slot.ts'
+import { ARCHIVE_LOCK, type OpenSlot, openSlot, SLOT } from './slot.ts'
+import { endWaiters, setSynchronous } from './standby.ts'
 import { openWalStream, type WalStream } from './wal-stream.ts'
 import { WalWriter } from './wal-writer.ts'
 
@@ -30,6 +31,8 @@ export type ArchiverOptions = {
   /** How long writes wait for the target. */
   timeoutMs: number
   isStrict: boolean
+  /** The cluster of the embedded PostgreSQL. */
+  embeddedDir?: string | undefined
   /** How far the target may be behind. */
   flushMs: number
   onEvent(event: ArchiveEvent): void
@@ -47,6 +50,9 @@ const CONFIRM_MS = 5_000
 const LEASE_EVERY_MS = 2_000
 const FIRST_RETRY_MS = 200
 const LAST_RETRY_MS = 5_000
+/** A target that was away keeps up for so long before writes wait for it again; longer each time it is away again soon. */
+const FIRST_STEADY_MS = 1_000
+const LAST_STEADY_MS = 60_000
 
 /**
  * Receives the log over the slot and writes it to the target: the first process that has the lock does, the others wait
@@ -166,6 +172,10 @@ class Run {
   #isDown = false
   #isStopped = false
   #isWatching = false
+  /** Since when the target keeps up. */
+  #steadySince: number | undefined
+  #steadyMs = FIRST_STEADY_MS
+  #restoredAt = 0
   error: string | null = null
   hasCaughtUp = false
 
@@ -303,7 +313,7 @@ class Run {
       const isBehind = this.#pendingBytes > 0 || this.#inFlight > 0
       const waited = isBehind ? Date.now() - this.#pendingSince : 0
       if (waited > this.#options.timeoutMs && this.#isSynchronous) await this.#giveWay()
-      else if (!isBehind || (waited < this.#options.timeoutMs / 2 && this.error === null)) await this.#catchUp()
+      else if (this.#isSteady(waited)) await this.#catchUp()
     } catch (error) {
       this.error = reasonOf(error)
     } finally {
@@ -311,17 +321,37 @@ class Run {
     }
   }
 
+  /** A target that comes and goes would otherwise hold up writes for the whole timeout each time. */
+  #isSteady(waited: number): boolean {
+    if (this.error !== null || waited >= this.#options.timeoutMs / 2) {
+      this.#steadySince = undefined
+      return false
+    }
+    this.#steadySince ??= Date.now()
+    const wasAway = this.#isDegraded || this.#isDown
+    return !wasAway || Date.now() - this.#steadySince >= this.#steadyMs
+  }
+
+  /** Every time it is away, and not for every time that this is seen. */
+  #beAway(): void {
+    this.#steadySince = undefined
+    const isSoon = Date.now() - this.#restoredAt < LAST_STEADY_MS
+    this.#steadyMs = isSoon ? Math.min(LAST_STEADY_MS, this.#steadyMs * 2) : FIRST_STEADY_MS
+  }
+
   async #catchUp(): Promise<void> {
     const { isSync, onEvent } = this.#options
     const wasAway = this.#isDegraded || this.#isDown
     if (isSync && !this.#isSynchronous) {
-      await setSynchronous(this.#client, true)
+      await setSynchronous(this.#client, true, this.#options.embeddedDir)
       this.#isSynchronous = true
     }
     this.hasCaughtUp = true
     this.#isDegraded = false
     this.#isDown = false
-    if (wasAway) onEvent({ kind: 'restored' })
+    if (!wasAway) return
+    this.#restoredAt = Date.now()
+    onEvent({ kind: 'restored' })
   }
 
   async #giveWay(): Promise<void> {
@@ -329,13 +359,16 @@ class Run {
     const error = this.error ?? 'the target does not answer'
     if (isStrict) {
       await endWaiters(this.#client)
-      if (!this.#isDown) onEvent({ kind: 'degraded', error })
+      if (this.#isDown) return
       this.#isDown = true
+      this.#beAway()
+      onEvent({ kind: 'degraded', error })
       return
     }
     await setSynchronous(this.#client, false)
     this.#isSynchronous = false
     this.#isDegraded = true
+    this.#beAway()
     onEvent({ kind: 'degraded', error })
   }
 }

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import { sleep } from '../../../core/clock.ts'
 import { readRecord, writeRecord } from '../stored/records.ts'
 import type { Seals } from '../stored/seal.ts'
 import { type ArchiveRecord, archiveRecordName } from '../stored/wal.ts'
@@ -84,41 +83,16 @@ export async function currentArchive(client: pg.Client): Promise<string | null> 
   return rows[0]?.archive ?? null
 }
 
-const NAMES = 'synchronous_standby_names'
-
-async function standbyNames(client: pg.Client): Promise<string> {
-  const { rows } = await client.query<Record<typeof NAMES, string>>(`show ${NAMES}`)
-  return rows[0]?.[NAMES] ?? ''
-}
-
-/** ALTER SYSTEM writes no log, so it does not wait for a standby itself. */
-export async function setSynchronous(client: pg.Client, isOn: boolean): Promise<void> {
-  await client.query(isOn ? `alter system set ${NAMES} = '${SLOT}'` : `alter system reset ${NAMES}`)
-  await client.query('select pg_reload_conf()')
-}
-
-/** Ends sessions that wait for the archive: their transactions are committed here, without an acknowledgement. */
-export async function endWaiters(client: pg.Client): Promise<number> {
-  const { rows } = await client.query(
-    `select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and pid <> pg_backend_pid()`,
+/** The log is sent to roles that may replicate. */
+export async function requireReplication(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ user: string; may: string }>(
+    'select rolname as user, rolreplication or rolsuper as may from pg_roles where rolname = current_user',
   )
-  return rows.length
-}
-
-/** Patroni and others set it: two that do would take turns. */
-export async function requireNoOtherStandby(client: pg.Client): Promise<void> {
-  const names = await standbyNames(client)
-  if (names !== '' && names !== SLOT) {
-    throw new Error(
-      `backup.continuous = "sync" needs synchronous_standby_names for itself, and it is set already (${names}): use "async"`,
-    )
-  }
-  const { rows } = await client.query<{ super: string }>(
-    'select rolsuper as super from pg_roles where rolname = current_user',
+  if (rows[0]?.may === 't') return
+  const user = rows[0]?.user ?? ''
+  throw new Error(
+    `backup.continuous needs a role that may replicate, and ${user} may not: alter role "${user}" replication`,
   )
-  if (rows[0]?.super !== 't') {
-    throw new Error('backup.continuous = "sync" needs a superuser, who may ALTER SYSTEM: use "async"')
-  }
 }
 
 const MOST_KEPT = '8GB'
@@ -142,23 +116,4 @@ export async function slotWarnings(client: pg.Client): Promise<string[]> {
     return [`${KEEP} is not set: while the archive is away, PostgreSQL keeps its log without end`]
   }
   return []
-}
-
-/** A value that an archive left which is not there any more: every write would wait for it. */
-export async function releaseWaiters(client: pg.Client): Promise<void> {
-  if (await isStuck(client)) {
-    // It may be about to come back, in another process.
-    await sleep(STUCK_MS)
-    if (await isStuck(client)) await setSynchronous(client, false)
-  }
-}
-
-const STUCK_MS = 1_000
-
-async function isStuck(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ stuck: string }>(
-    `select current_setting('${NAMES}') = '${SLOT}'
-       and not exists (select from pg_stat_replication where application_name = '${SLOT}') as stuck`,
-  )
-  return rows[0]?.stuck === 't'
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { inParallel } from '../../../core/limits.ts'
 import { CHUNK, compress, type Seals, type SealWriter } from '../stored/seal.ts'
 import { pieceName } from '../stored/wal.ts'
 import type { BackupTarget, Growing } from '../target/target.ts'
@@ -7,6 +8,8 @@ type Piece = { name: string; start: bigint; end: bigint }
 
 /** Larger segments stay in pieces. */
 const MOST_HELD = 64n * 2n ** 20n
+
+const AT_ONCE = 4
 
 const newMark = (): string => randomBytes(3).toString('hex')
 
@@ -24,6 +27,7 @@ export class WalWriter {
   /** Pieces of the segment under way, and their bytes. */
   #pieces: Piece[] = []
   #bytes: Buffer[] = []
+  #joining: Promise<void> | undefined
 
   constructor(options: { target: BackupTarget; seals: Seals; archive: string; segmentSize: number; from: bigint }) {
     this.#target = options.target
@@ -47,7 +51,7 @@ export class WalWriter {
         await (this.#target.append ? this.#append(part) : this.#put(part))
       } catch (error) {
         // It may end in half a chunk: what follows goes into another piece.
-        await this.close().catch(() => {})
+        await this.#closeFile().catch(() => {})
         throw error
       }
       this.#position += BigInt(part.length)
@@ -57,6 +61,11 @@ export class WalWriter {
   }
 
   async close(): Promise<void> {
+    await this.#closeFile()
+    await this.#joining
+  }
+
+  async #closeFile(): Promise<void> {
     const growing = this.#growing
     this.#growing = undefined
     await growing?.file.close()
@@ -83,15 +92,24 @@ export class WalWriter {
   }
 
   async #endSegment(): Promise<void> {
-    await this.close()
-    const [first, ...others] = this.#pieces
+    await this.#closeFile()
+    const pieces = this.#pieces
     const bytes = this.#bytes
     this.#pieces = []
     this.#bytes = []
-    if (!first || others.length === 0 || bytes.length === 0) return
-    const whole = pieceName(this.#archive, first.start, newMark())
+    // Commits do not wait for it, and what is not put together stays in pieces.
+    if (pieces.length < 2 || bytes.length === 0 || this.#joining) return
+    this.#joining = this.#join(pieces, bytes)
+      .catch(() => {})
+      .finally(() => {
+        this.#joining = undefined
+      })
+  }
+
+  async #join(pieces: readonly Piece[], bytes: readonly Buffer[]): Promise<void> {
+    const whole = pieceName(this.#archive, pieces[0]?.start ?? 0n, newMark())
     await this.#target.put(whole, this.#seals.seal(whole, bytes))
-    for (const { name } of [first, ...others]) await this.#target.remove(name)
+    await inParallel(pieces, AT_ONCE, ({ name }) => this.#target.remove(name))
   }
 }
 

@@ -3,20 +3,23 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openConnection } from '../../protocol/driver.ts'
 import { accountFor } from '../../setup/embedded/account.ts'
-import { findBinaries } from '../../setup/embedded/binaries.ts'
+import { type Binaries, findBinaries } from '../../setup/embedded/binaries.ts'
 import { makeDataDir } from '../../setup/embedded/data-dir.ts'
-import type { Embedded } from '../../setup/embedded/embedded.ts'
+import { startEmbedded } from '../../setup/embedded/embedded.ts'
 import { markRestoring, unmarkRestoring, writeRestored } from '../../setup/embedded/restored.ts'
 import { rootSecretFile } from '../../setup/embedded/secret-file.ts'
+import type { LogicalDefinitions } from '../logical/definitions.ts'
+import { loadLogical, readDefinitions } from '../logical/load.ts'
 import { BlobCopies } from '../stored/files.ts'
 import type { BackupDetails } from '../stored/records.ts'
 import type { Seals } from '../stored/seal.ts'
+import { StoredBackup } from '../stored/stored-backup.ts'
 import { formatLsn } from '../stored/wal.ts'
 import type { BackupTarget } from '../target/target.ts'
 import { type RestoredBlobs, restoreBlobs } from './blobs.ts'
-import { StoredBackup } from './check.ts'
 import { configureCluster, type RecoveryTarget } from './configuration.ts'
 import { type EndedCredentials, endCredentials } from './credentials.ts'
+import { missingExtensions, placeExtensions, removeExtensions, travelledExtensions } from './extensions.ts'
 import { endedIn } from './point.ts'
 import { type Reached, recoverCluster } from './recover.ts'
 import { checkArchive, unpackArchive } from './wal.ts'
@@ -46,6 +49,8 @@ export type RestoreResult = {
   /** Undefined where nothing had to end. */
   ended: (EndedCredentials & { isKnown: boolean }) | undefined
   drill: boolean
+  /** Their files are neither in the backup nor here. */
+  missing_extensions: string[]
 }
 
 /** Restores into an empty directory, or leaves it as it was. */
@@ -53,44 +58,103 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const { backup, dataDir, binDir, seals, target, say } = options
   const isNew = requireEmpty(dataDir)
   const stored = new StoredBackup(backup, target, seals)
-  requireMajor(backup, dataDir, binDir)
+  const binaries = requireMajor(backup, dataDir, binDir)
   say(`checking the seals of backup ${backup.id}`)
-  const manifest = await stored.check()
-  const end = await checkArchive(target, seals, backup)
+  const travelled = await travelledExtensions(stored)
+  const missing = missingExtensions(backup, binaries, travelled)
+  for (const name of missing) say(missingExtension(name, dataDir))
+  const fill =
+    backup.kind === 'logical' ? await prepareLogical(stored, missing) : await preparePhysical(options, stored)
   const rootSecret = (await stored.rootSecret()) ?? options.rootSecret
   if (rootSecret === undefined)
     throw new RestoreRefused('the root secret is not in this backup: give --root-secret FILE')
   makeDataDir(dataDir)
   markRestoring(dataDir)
   try {
-    const clusterDir = join(dataDir, 'postgres')
-    await mkdir(clusterDir, { mode: 0o700 })
-    say('unpacking the database')
-    await stored.unpack(manifest, clusterDir)
-    if (backup.archive !== null) say(`unpacking the log up to ${formatLsn(end)}`)
-    await unpackArchive(target, seals, backup, clusterDir)
-    configureCluster(clusterDir)
+    placeExtensions(dataDir, backup.major, travelled)
     rootSecretFile(dataDir).keep(rootSecret)
-    const result = await recover(options)
+    const result = await fill(options)
     unmarkRestoring(dataDir)
-    return result
+    return { ...result, missing_extensions: missing }
   } catch (error) {
+    removeExtensions(dataDir, backup.major)
     for (const name of readdirSync(dataDir)) rmSync(join(dataDir, name), { recursive: true, force: true })
     if (isNew) rmSync(dataDir, { recursive: true, force: true })
     throw error
   }
 }
 
-async function recover(options: RestoreOptions): Promise<RestoreResult> {
+const missingExtension = (name: string, dataDir: string): string =>
+  `the extension ${name} is in the database, and its files are missing: svc extensions add ${name} --data-dir ${dataDir}`
+
+type Filled = Omit<RestoreResult, 'missing_extensions'>
+
+/** Checks everything that is read, and writes nothing; what it resolves to writes. */
+async function preparePhysical(
+  { target, seals, backup, say }: RestoreOptions,
+  stored: StoredBackup,
+): Promise<(options: RestoreOptions) => Promise<Filled>> {
+  const manifest = await stored.check()
+  const end = await checkArchive(target, seals, backup)
+  return async (options) => {
+    const clusterDir = join(options.dataDir, 'postgres')
+    await mkdir(clusterDir, { mode: 0o700 })
+    say('unpacking the database')
+    await stored.unpack(manifest, clusterDir)
+    if (backup.archive !== null) say(`unpacking the log up to ${formatLsn(end)}`)
+    await unpackArchive(target, seals, backup, clusterDir)
+    configureCluster(clusterDir)
+    return recover(options)
+  }
+}
+
+async function prepareLogical(
+  stored: StoredBackup,
+  missing: readonly string[],
+): Promise<(options: RestoreOptions) => Promise<Filled>> {
+  if (missing.length > 0) {
+    throw new RestoreRefused(
+      `a logical copy cannot be restored without the extensions of its database: ${missing.join(', ')}`,
+    )
+  }
+  await stored.checkSeals()
+  const definitions = await readDefinitions(stored)
+  return (options) => load(options, stored, definitions)
+}
+
+/** Into a new cluster. */
+async function load(options: RestoreOptions, stored: StoredBackup, definitions: LogicalDefinitions): Promise<Filled> {
+  const { backup, dataDir, binDir, takeOver, target, seals, say } = options
+  const cluster = await startEmbedded({ dataDir, binDir, log: say, isRestoring: true })
+  let after: Awaited<ReturnType<typeof afterRecovery>>
+  try {
+    const url = await loadLogical(cluster, stored, definitions, say)
+    after = await afterRecovery(url, options, new BlobCopies(target, seals))
+  } finally {
+    await cluster.stop()
+  }
+  const reached = { lsn: backup.to, at: backup.consistent_at }
+  writeRestored(dataDir, { ...aboutOf(backup, takeOver), reached })
+  return { backup: backup.id, reached: { ...reached, isBeyond: false }, ...after, drill: !takeOver }
+}
+
+const aboutOf = ({ id, database, user }: BackupDetails, takeOver: boolean) => ({
+  backup: id,
+  restored_at: new Date().toISOString(),
+  database,
+  user,
+  drill: !takeOver,
+})
+
+async function recover(options: RestoreOptions): Promise<Filled> {
   const { backup, dataDir, binDir, recovery, takeOver, target, seals, say } = options
-  const { database, user } = backup
-  const about = { backup: backup.id, restored_at: new Date().toISOString(), database, user, drill: !takeOver }
+  const about = aboutOf(backup, takeOver)
   writeRestored(dataDir, { ...about, reached: { lsn: null, at: null } })
   say('recovering')
   const { cluster, reached } = await recoverCluster({ dataDir, binDir, target: recovery, log: say })
   let after: Awaited<ReturnType<typeof afterRecovery>>
   try {
-    after = await afterRecovery(cluster, options, new BlobCopies(target, seals))
+    after = await afterRecovery(cluster.url, options, new BlobCopies(target, seals))
   } finally {
     await cluster.stop()
   }
@@ -98,9 +162,9 @@ async function recover(options: RestoreOptions): Promise<RestoreResult> {
   return { backup: backup.id, reached, ...after, drill: !takeOver }
 }
 
-async function afterRecovery(cluster: Embedded, options: RestoreOptions, copies: BlobCopies) {
+async function afterRecovery(url: string, options: RestoreOptions, copies: BlobCopies) {
   const { backup, dataDir, recovery, keepCredentials, target, seals, say } = options
-  const client = await openConnection({ url: cluster.url, applicationName: 'svc restore' })
+  const client = await openConnection({ url, applicationName: 'svc restore' })
   try {
     const isPast = recovery.kind !== 'end' && !keepCredentials
     const known = isPast ? await endedIn(target, seals, backup.archive) : []
@@ -123,9 +187,10 @@ function requireEmpty(dataDir: string): boolean {
   return false
 }
 
-function requireMajor({ major }: BackupDetails, dataDir: string, binDir: string): void {
+function requireMajor({ major, kind }: BackupDetails, dataDir: string, binDir: string): Binaries {
   const binaries = findBinaries(binDir, accountFor(join(dataDir, 'postgres')))
-  if (binaries.major === major) return
+  // A logical copy is SQL, which newer versions read too.
+  if (binaries.major === major || (kind === 'logical' && binaries.major > major)) return binaries
   throw new RestoreRefused(
     `the backup is of PostgreSQL ${major} and this is ${binaries.version}: ` +
       `point database.embedded_bin_dir at a PostgreSQL ${major}`,

@@ -40,7 +40,14 @@ export type BackupDetails = BackupRecord & {
   consistent_at: string | null
   touched_at: string
   app: string
+  /** Extensions of the server's database; unknown in older backups. */
+  extensions?: readonly string[]
+  /** Of the machine, whose added extensions can be used by another one of the same kind. */
+  platform?: string
 }
+
+/** Of this machine: a library runs on others of the same kind. */
+export const PLATFORM = `${process.platform}-${process.arch}`
 
 /** Small JSON; a list of tablespaces at most. */
 const MOST_RECORD_BYTES = 2 ** 20

@@ -49,27 +49,36 @@ export async function* readWal(
   archive: string,
   from: bigint,
 ): AsyncGenerator<WalBytes> {
-  const pieces = await listPieces(target, archive)
-  // What begins at or before the position, and what follows.
-  const last = pieces.findLastIndex(({ start }) => start <= from)
-  if (last < 0) return
   let position = from
-  for (const piece of pieces.slice(firstNeeded(pieces, last))) {
-    if (piece.start > position) {
-      throw new SealError(`the archive has a gap between ${formatLsn(position)} and ${formatLsn(piece.start)}`)
-    }
-    const stored = await target.get(piece.name)
-    if (!stored) throw new SealError(`${piece.name} is missing in the backup target`)
-    let at = piece.start
-    for await (const chunk of seals.open(piece.name, stored, { openEnded: true })) {
-      const end = at + BigInt(chunk.length)
-      if (end > position) {
-        const bytes = chunk.subarray(Number(position - at > 0n ? position - at : 0n))
-        yield { at: position, bytes }
-        position = end
+  // An archive that is under way puts pieces together: what was listed may be gone, and its bytes in another piece.
+  for (let missing = ''; ; ) {
+    const pieces = await listPieces(target, archive)
+    // What begins at or before the position, and what follows.
+    const last = pieces.findLastIndex(({ start }) => start <= position)
+    if (last < 0) return
+    let gone = ''
+    for (const piece of pieces.slice(firstNeeded(pieces, last))) {
+      if (piece.start > position) {
+        throw new SealError(`the archive has a gap between ${formatLsn(position)} and ${formatLsn(piece.start)}`)
       }
-      at = end
+      const stored = await target.get(piece.name)
+      if (!stored) {
+        gone = piece.name
+        break
+      }
+      let at = piece.start
+      for await (const chunk of seals.open(piece.name, stored, { openEnded: true })) {
+        const end = at + BigInt(chunk.length)
+        if (end > position) {
+          yield { at: position, bytes: chunk.subarray(Number(position - at > 0n ? position - at : 0n)) }
+          position = end
+        }
+        at = end
+      }
     }
+    if (gone === '') return
+    if (gone === missing) throw new SealError(`${gone} is missing in the backup target`)
+    missing = gone
   }
 }
 

@@ -20,12 +20,18 @@ export function socketDirFor(dataDir: string, account: SystemAccount): string {
   return Buffer.byteLength(join(beside, socketName)) <= longestSocketPath ? beside : shortDir(dataDir, account)
 }
 
-export function prepareSocketDir(dir: string, account: SystemAccount): void {
+/** Settings of PostgreSQL that hold while an archive runs, and not in a copy of the cluster. */
+export const ARCHIVE_SETTINGS = 'archive.conf'
+
+/** Where PostgreSQL comes back after a crash, the archive still runs. */
+export function prepareSocketDir(dir: string, account: SystemAccount, isRestart: boolean): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   chmodSync(dir, 0o700)
   chownTo(dir, account)
   // No PostgreSQL runs on this data now, so a socket and its lock are stale.
-  for (const name of readdirSync(dir)) rmSync(join(dir, name), { force: true })
+  for (const name of readdirSync(dir)) {
+    if (name !== ARCHIVE_SETTINGS || !isRestart) rmSync(join(dir, name), { force: true })
+  }
 }
 
 function shortDir(dataDir: string, account: SystemAccount): string {

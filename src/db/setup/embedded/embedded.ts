@@ -82,8 +82,10 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
   const current = await adoptable(clusterDir, log)
   const port = current?.port ?? (onTcp ? await freePort() : 5432)
   const socketDir = current ? socketDirOf(current, dataDir) : socketDirFor(dataDir, account)
+  let isRestart = current !== undefined
   const start = async () => {
-    prepareSocketDir(socketDir, account)
+    prepareSocketDir(socketDir, account, isRestart)
+    isRestart = true
     const child = await launch({ ...plan, socketDir, port }, log)
     return child.pid ?? 0
   }

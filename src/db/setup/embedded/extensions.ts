@@ -1,7 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import type { SystemAccount } from './account.ts'
+import type { Binaries } from './binaries.ts'
 
 /** Extensions outside of PostgreSQL's own folders can be loaded since this version (`extension_control_path`). */
 export const FIRST_WITH_OWN_EXTENSIONS = 18
@@ -22,6 +33,35 @@ export function extensionSettings(dir: string, major: number): Record<string, st
   if (major < FIRST_WITH_OWN_EXTENSIONS || dir.includes(':') || !existsSync(join(dir, 'extension'))) return {}
   return { extension_control_path: `$system:${dir}`, dynamic_library_path: `$libdir:${join(dir, 'lib')}` }
 }
+
+/** Names of the extensions that these binaries bring; undefined where their folder is not found. */
+export function availableExtensions({ dir, major }: Binaries): Set<string> | undefined {
+  const folders = ['../share/postgresql', '../share', `../../../../share/postgresql/${major}`]
+  const found = folders.map((folder) => join(dir, folder, 'extension')).find((folder) => existsSync(folder))
+  return found === undefined ? undefined : controlled(readdirSync(found))
+}
+
+const controlled = (files: readonly string[]): Set<string> =>
+  new Set(files.flatMap((file) => /^([a-z0-9_-]+)\.control$/.exec(file)?.[1] ?? []))
+
+/** Everything that was added to a PostgreSQL, to go into its backup; undefined where nothing was. */
+export function readAddedExtensions(dir: string): AddedExtensions | undefined {
+  if (!existsSync(join(dir, 'extension'))) return undefined
+  const filesIn = (folder: string): Map<string, Buffer> => {
+    const names = existsSync(join(dir, folder)) ? readdirSync(join(dir, folder)) : []
+    return new Map(names.filter(isFileName).map((name) => [name, readFileSync(join(dir, folder, name))]))
+  }
+  return { scripts: filesIn('extension'), libraries: filesIn('lib') }
+}
+
+export const isFileName = (name: string): boolean => /^[A-Za-z0-9_][\w.+-]{0,200}$/.test(name)
+
+export type AddedExtensions = Pick<ExtensionFiles, 'scripts' | 'libraries'>
+export const namesOf = ({ scripts }: AddedExtensions): Set<string> => controlled([...scripts.keys()])
+
+/** As they were beside another cluster. */
+export const keepAddedExtensions = (dir: string, added: AddedExtensions): void =>
+  keepExtension(dir, { ...added, name: '', version: '' })
 
 /** The files of one extension: control file and scripts, and its library where it has one. */
 export type ExtensionFiles = {

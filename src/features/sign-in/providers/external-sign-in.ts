@@ -6,6 +6,7 @@ import type { Tx } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import type { IdentityDeps } from '../../../identity/deps.ts'
 import { EMAIL_TAKEN, orEmailTaken } from '../../../identity/errors.ts'
+import { type AccountData, signingUp } from '../../../identity/hooks.ts'
 import type { AuthResponse, Device } from '../../../identity/session.ts'
 import { idByEmail, insertUser, lockAccount } from '../../../identity/users.ts'
 import { browserCookie, browserOf } from './browser-cookie.ts'
@@ -18,7 +19,10 @@ const STATE_SECONDS = 600
 
 export type ExternalSignIn = ReturnType<typeof createExternalSignIn>
 
-type Deps = Pick<IdentityDeps, 'db' | 'startSession' | 'proveAddress' | 'onRevoked' | 'publicBaseUrl'> & {
+type Deps = Pick<
+  IdentityDeps,
+  'db' | 'startSession' | 'proveAddress' | 'onRevoked' | 'publicBaseUrl' | 'beforeSignUp'
+> & {
   providers: Providers
   config: ReturnConfig
 }
@@ -53,7 +57,11 @@ export function createExternalSignIn(deps: Deps) {
   }
 
   /** The account this profile signs in to: found by provider and subject, else by a verified address, else new. */
-  async function accountOf(tx: Tx, profile: Profile): Promise<{ id: string; changed: boolean }> {
+  async function accountOf(
+    tx: Tx,
+    profile: Profile,
+    allow: () => AccountData,
+  ): Promise<{ id: string; changed: boolean }> {
     const { email, emailVerified } = profile
     const known = await byIdentity(tx, profile)
     if (known && !(emailVerified && known.email === email)) return { id: known.id, changed: false }
@@ -61,7 +69,7 @@ export function createExternalSignIn(deps: Deps) {
     if (byEmail && !emailVerified) throw new AppError('account_taken', EMAIL_TAKEN)
     const id = known?.id ?? byEmail?.id ?? randomUUID()
     const isNew = !known && !byEmail
-    if (isNew) await tx.run(insertUser({ id, ...(email !== undefined && { email }), emailVerified }))
+    if (isNew) await tx.run(insertUser({ id, ...(email !== undefined && { email }), emailVerified, ...allow() }))
     else await lockAccount(tx, id, providerFailed)
     const changed = !isNew && (await deps.proveAddress(tx, id))
     await tx.run(linkIdentity(profile, id))
@@ -69,19 +77,22 @@ export function createExternalSignIn(deps: Deps) {
   }
 
   async function enter(profile: Profile, device: Device): Promise<AuthResponse> {
+    const { provider, email } = profile
     const attempt = () =>
-      db.tx(SYSTEM, async (tx) => {
-        const account = await accountOf(tx, profile)
-        return { account, response: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
-      })
+      signingUp(deps.beforeSignUp, (allow) =>
+        db.tx(SYSTEM, async (tx) => {
+          const account = await accountOf(tx, profile, () => allow({ method: 'oauth', provider, email, device }))
+          return { account, answer: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
+        }),
+      )
     // Of two concurrent first sign-ins one fails, and finds the other's account on its second attempt.
     const first = await attempt().catch((error) => {
       if (hasStatus(error, 409) && error.message !== EMAIL_TAKEN) return undefined
       throw error
     })
-    const { account, response } = first ?? (await orEmailTaken(attempt(), EMAIL_TAKEN))
+    const { account, answer } = first ?? (await orEmailTaken(attempt(), EMAIL_TAKEN))
     if (account.changed) deps.onRevoked(account.id)
-    return response
+    return answer()
   }
 
   return {

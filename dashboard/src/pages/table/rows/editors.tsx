@@ -1,4 +1,4 @@
-import { type KeyboardEvent, useEffect, useRef, useState } from 'react'
+import { type KeyboardEvent, useLayoutEffect, useRef, useState } from 'react'
 import type { Column } from '../../../api/schema.ts'
 import { toast } from '../../../parts/toast.tsx'
 import { editText, kindOf, parseCell } from './values.ts'
@@ -26,7 +26,8 @@ export function CellEditor(props: EditorProps) {
   const [text, setText] = useState(typed ?? editText(value))
   const field = useRef<HTMLInputElement & HTMLSelectElement & HTMLTextAreaElement>(null)
   const isOver = useRef(false)
-  useEffect(() => {
+  // With the field itself, so that no key falls between.
+  useLayoutEffect(() => {
     field.current?.focus()
     if (typed === undefined) field.current?.select?.()
   }, [typed])

@@ -51,6 +51,20 @@ export class RowPages {
     return this.#slots[Math.floor(index / PER_PAGE)]?.items?.[index % PER_PAGE]
   }
 
+  /** Where a row is now, among those that are here. */
+  indexOf(isIt: (row: RowData) => boolean): number {
+    for (const [page, { items }] of this.#slots.entries()) {
+      const at = items?.findIndex(isIt) ?? -1
+      if (at >= 0) return page * PER_PAGE + at
+    }
+    return -1
+  }
+
+  find(isIt: (row: RowData) => boolean): RowData | undefined {
+    const at = this.indexOf(isIt)
+    return at < 0 ? undefined : this.at(at)
+  }
+
   /** Reads what is in view. */
   need(first: number, last: number): void {
     const from = Math.max(0, Math.floor(first / PER_PAGE))

@@ -1,7 +1,7 @@
-import { type Manifest, parseManifest } from '../stored/manifest.ts'
-import { type BackupDetails, objectOf } from '../stored/records.ts'
-import { SealError, type Seals } from '../stored/seal.ts'
 import type { BackupTarget } from '../target/target.ts'
+import { type Manifest, parseManifest } from './manifest.ts'
+import { type BackupDetails, objectOf } from './records.ts'
+import { SealError, type Seals } from './seal.ts'
 import { isArchive, Unpacker } from './unpack.ts'
 
 /** A manifest has some hundred bytes for each file of the database. */
@@ -29,6 +29,16 @@ export class StoredBackup {
   async rootSecret(): Promise<string | undefined> {
     if (!this.details.objects.includes('secret')) return undefined
     return this.#seals.openText(this.#name('secret'), await this.#stored('secret'), MOST_SECRET_BYTES)
+  }
+
+  /** A small object as text. */
+  async text(object: string, mostBytes: number): Promise<string> {
+    return this.#seals.openText(this.#name(object), await this.#stored(object), mostBytes)
+  }
+
+  /** Opens every seal and keeps nothing. */
+  async checkSeals(): Promise<void> {
+    for (const object of this.details.objects) await this.#seals.check(this.#name(object), await this.#stored(object))
   }
 
   /** Reads everything once and writes nothing: every seal, every name, every size and checksum. */

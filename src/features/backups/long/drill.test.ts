@@ -3,12 +3,12 @@ import { spawn } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { query, startEmbeddedServer, testFolder } from '../../test/kit/backups.ts'
-import { freePort } from '../../test/kit/free-port.ts'
-import { svc } from '../../test/kit/programs.ts'
+import { query, startEmbeddedServer, testFolder } from '../../../../test/kit/backups.ts'
+import { freePort } from '../../../../test/kit/free-port.ts'
+import { svc } from '../../../../test/kit/programs.ts'
 
 /** The commands of the drill in docs/backup.md, as they stand there. */
-const page = readFileSync(new URL('../../docs/backup.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../../../docs/backup.md', import.meta.url), 'utf8')
 const drill = /## A drill in ten minutes[\s\S]*?```sh\n([\s\S]*?)```/.exec(page)?.[1] ?? ''
 
 test('the drill of the documentation works as it is written', async () => {
