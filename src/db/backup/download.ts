@@ -1,8 +1,8 @@
 import { isUuid } from '../../core/uuid.ts'
 import { listedBlobs } from './prune.ts'
-import { StoredBackup } from './restore/check.ts'
 import type { BackupDetails } from './stored/records.ts'
 import type { Seals } from './stored/seal.ts'
+import { StoredBackup } from './stored/stored-backup.ts'
 import type { BackupTarget } from './target/target.ts'
 
 const BLOCK = 512

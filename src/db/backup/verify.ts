@@ -13,13 +13,13 @@ import { runningPostmaster, stopPostmaster } from '../setup/embedded/postmaster.
 import { markRestoring, writeRestored } from '../setup/embedded/restored.ts'
 import { loadLogical, readDefinitions } from './logical/load.ts'
 import { missingBlobs } from './restore/blobs.ts'
-import { StoredBackup } from './restore/check.ts'
 import { configureCluster } from './restore/configuration.ts'
 import { placeExtensions, removeExtensions, travelledExtensions } from './restore/extensions.ts'
 import { recoverCluster } from './restore/recover.ts'
 import { BlobCopies } from './stored/files.ts'
 import { type BackupDetails, objectOf, writeRecord } from './stored/records.ts'
 import { SealError, type Seals } from './stored/seal.ts'
+import { StoredBackup } from './stored/stored-backup.ts'
 import type { BackupTarget } from './target/target.ts'
 
 export type BackupVerdict = {

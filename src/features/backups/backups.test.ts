@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { query, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
 import { eventually } from '../../../test/kit/kit.ts'
-import { StoredBackup } from '../../db/backup/restore/check.ts'
 import { listBackups } from '../../db/backup/stored/records.ts'
 import { Seals } from '../../db/backup/stored/seal.ts'
+import { StoredBackup } from '../../db/backup/stored/stored-backup.ts'
 import { DiskTarget } from '../../db/backup/target/disk-target.ts'
 
 const home = testFolder()

@@ -46,7 +46,7 @@ export function accountDataOf(answer: HookAnswer): AccountData {
 export const requireNothing = (answer: HookAnswer): void => requireKnown(answer, [])
 
 /** The claims themselves, or `{claims}`. */
-export function claimsOf(answer: HookAnswer): ExtraClaims {
+export function addedClaims(answer: HookAnswer): ExtraClaims {
   const isNamed = Object.hasOwn(answer, 'claims')
   if (isNamed) requireKnown(answer, ['claims'])
   const claims = answerObject(isNamed ? answer['claims'] : answer)

@@ -8,7 +8,7 @@ import { GiveUp } from '../../db/queue/queue.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { BeforeSignUp, SessionFacts, SessionHooks } from '../../identity/hooks.ts'
 import type { Device } from '../../identity/session.ts'
-import { accountDataOf, claimsOf, type HookAnswer, requireNothing } from './answers.ts'
+import { accountDataOf, addedClaims, type HookAnswer, requireNothing } from './answers.ts'
 import { type CallHook, endpointHook, functionHook, HOOK_MS, HookRefusal } from './call.ts'
 
 const NAMES = ['before_sign_up', 'before_sign_in', 'token_claims', 'send_email', 'send_sms'] as const
@@ -122,7 +122,7 @@ export function createAuthHooks(deps: Deps): AuthHooks {
     }),
     ...(claims && {
       tokenClaims: async (user, session) =>
-        (await claims(user.id, { user, session: sessionFacts(session) }, claimsOf)) ?? {},
+        (await claims(user.id, { user, session: sessionFacts(session) }, addedClaims)) ?? {},
     }),
     ...(email && { sendEmail: (mail) => sent(email(`mail ${mail.to}`, { mail }, isSent)) }),
     ...(sms && { sendSms: (message) => sent(sms(`sms ${message.to}`, { sms: message }, isSent)) }),

@@ -7,7 +7,7 @@ import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { mayGrant } from './authorize-checks.ts'
 import type { Client } from './client-sql.ts'
-import { claimsOf, userClaims } from './openid.ts'
+import { claimsByScope, userClaims } from './openid.ts'
 
 type KeyIdentity = Extract<Identity, { kind: 'key' }>
 
@@ -112,7 +112,7 @@ export class AccessTokens {
     }
     const claims = await this.#db.fly(ON_BEHALF, userClaims(userId))
     if (claims === null) throw invalidToken()
-    return { sub: userId, ...claimsOf(scope, JSON.parse(claims)) }
+    return { sub: userId, ...claimsByScope(scope, JSON.parse(claims)) }
   }
 
   /** RFC 7662, section 2.2: of a client's own tokens. What is not good, unknown or another's is not told apart. */

@@ -86,7 +86,7 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
       errorBody,
       answers: { 200: t.union(prompt, redirected), 302: null },
       handle: async (call) => {
-        const user = personOf(call.who)
+        const user = requirePerson(call.who)
         refuseRepeated(call)
         const decided = await authorize.decide(call.query, user, 'bearer', call.ip)
         if (decided.kind === 'sign in') throw refuse('login_required', decided.why)
@@ -103,7 +103,7 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
       errorBody,
       answers: { 200: redirected, 302: null },
       handle: async (call) => {
-        const user = personOf(call.who)
+        const user = requirePerson(call.who)
         const { fields, request } = requestOfBody(call.body)
         const client = await authorize.recheck(fields['client_id'], request, user, call.ip)
         const chosen = termsOfBody(call.body, request)
@@ -146,7 +146,7 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
       answers: { 204: null },
       handle: ({ who }) => ({
         status: 204,
-        headers: { ...NO_STORE, 'Set-Cookie': browsers.cookieOf(personOf(who).sessionId) },
+        headers: { ...NO_STORE, 'Set-Cookie': browsers.cookieOf(requirePerson(who).sessionId) },
       }),
     }),
   ]
@@ -187,7 +187,7 @@ const redirectBack = (
 ): Reply => redirectReply(addressBack(request, answer, issuer), (headers['accept'] ?? '').includes('application/json'))
 
 /** Only users with an account of their own can consent, not anonymous ones or keys. */
-export function personOf(who: Identity): UserIdentity {
+export function requirePerson(who: Identity): UserIdentity {
   if (who.kind !== 'user' || who.isAnonymous) throw unauthorized('not authenticated')
   return who
 }

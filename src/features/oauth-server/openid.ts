@@ -53,7 +53,7 @@ export const userClaims = (userId: string): Sql => sql`
   from svc.users u where u.id = ${userId}::uuid`
 
 /** The claims that a scope opens. */
-export const claimsOf = (scope: string, { profile, email, email_verified, updated_at }: UserClaims) => ({
+export const claimsByScope = (scope: string, { profile, email, email_verified, updated_at }: UserClaims) => ({
   ...(hasScope(scope, 'profile') && { ...profile, updated_at }),
   ...(hasScope(scope, 'email') && email !== null && { email, email_verified }),
 })
@@ -64,7 +64,7 @@ export const idTokenClaims = (
   { sessionId, authTime, aal, amr }: SignInFacts,
   claims: UserClaims,
 ) => ({
-  ...claimsOf(by.scope, claims),
+  ...claimsByScope(by.scope, claims),
   iss: by.issuer,
   sub: by.userId,
   aud: by.clientId,

@@ -8,7 +8,7 @@ import { Authorize, type AuthorizeDeps } from './authorize.ts'
 import { BrowserSessions } from './browser-sessions.ts'
 import { Clients } from './clients.ts'
 import { consentPage, type PageDeps } from './consent-page.ts'
-import { consentRoutes, personOf } from './consent-routes.ts'
+import { consentRoutes, requirePerson } from './consent-routes.ts'
 import type { Grants } from './grants.ts'
 import { metadataOf } from './metadata.ts'
 import { Prompts } from './prompts.ts'
@@ -107,7 +107,7 @@ const grantRoutes = (grants: Grants, requires: () => void): Route[] => [
     auth: 'user',
     requires,
     answers: { 200: t.array(grant) },
-    handle: async ({ who }) => jsonText(200, await grants.list(personOf(who).id)),
+    handle: async ({ who }) => jsonText(200, await grants.list(requirePerson(who).id)),
   }),
   route('DELETE /api/auth/grants/{id}', {
     summary: 'End a grant; the client has to ask for consent again',
@@ -115,6 +115,6 @@ const grantRoutes = (grants: Grants, requires: () => void): Route[] => [
     requires,
     params: { id: t.id('grant') },
     answers: { 204: null },
-    handle: ({ who, params }) => noContentAfter(grants.withdraw(personOf(who), params.id)),
+    handle: ({ who, params }) => noContentAfter(grants.withdraw(requirePerson(who), params.id)),
   }),
 ]

@@ -3,9 +3,9 @@ import { openConnection } from '../../protocol/driver.ts'
 import { ReplicationConnection } from '../../protocol/replication.ts'
 import type { Embedded } from '../../setup/embedded/embedded.ts'
 import { Ident } from '../../sql.ts'
-import type { StoredBackup } from '../restore/check.ts'
+import type { StoredBackup } from '../stored/stored-backup.ts'
 import { type LogicalDefinitions, type LogicalTable, MOST_DEFINITION_BYTES } from './definitions.ts'
-import { tablesOf } from './rows.ts'
+import { copiedTables } from './rows.ts'
 import { DEFINITIONS, ROWS } from './take-logical.ts'
 
 const quote = (name: string): string => new Ident(name).quoted
@@ -78,7 +78,7 @@ async function loadRows(url: string, stored: StoredBackup, tables: readonly Logi
   const connection = await ReplicationConnection.openPlain({ url, applicationName: 'svc restore' })
   try {
     await connection.rows(`set client_encoding = utf8; set session_replication_role = replica`)
-    for await (const { table, bytes } of tablesOf(stored.open(ROWS), tables.length)) {
+    for await (const { table, bytes } of copiedTables(stored.open(ROWS), tables.length)) {
       const { name, columns } = tables[table] as LogicalTable
       const list = columns.length > 0 ? `(${columns.join(', ')})` : ''
       await connection.copyIn(`copy ${name} ${list} from stdin`, bytes)

@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { parse } from 'pg-connection-string'
+import { cleanEnv } from '../../setup/embedded/cluster.ts'
 
 /** Definitions of a large schema; rows are not in it. */
 const MOST_BYTES = 256 * 2 ** 20
@@ -27,7 +28,7 @@ export async function definitionsOf(
   ]
   const child = spawn('pg_dump', [...args, '--no-subscriptions', '--no-password'], {
     cwd: '/',
-    env: { PATH: process.env['PATH'], PGAPPNAME: 'svc backup', ...environmentOf(url) },
+    env: { ...cleanEnv(), PGAPPNAME: 'svc backup', ...environmentOf(url) },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(signal && { signal }),
   })

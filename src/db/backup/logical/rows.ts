@@ -31,7 +31,7 @@ export async function* framesOf(table: number, parts: AsyncIterable<Buffer>): As
 type Frame = { table: number; bytes: Buffer }
 
 /** Tables in their order, each with its bytes; the bytes of one are read before the next is. */
-export async function* tablesOf(
+export async function* copiedTables(
   source: AsyncIterable<Buffer>,
   most: number,
 ): AsyncGenerator<{ table: number; bytes: AsyncIterable<Buffer> }> {

@@ -12,7 +12,7 @@ import {
 } from '../../setup/embedded/extensions.ts'
 import { type BackupDetails, PLATFORM } from '../stored/records.ts'
 import { SealError } from '../stored/seal.ts'
-import type { StoredBackup } from './check.ts'
+import type { StoredBackup } from '../stored/stored-backup.ts'
 
 export const EXTENSIONS = 'extensions'
 const MOST_BYTES = 512 * 2 ** 20

@@ -1,7 +1,7 @@
-import { type Manifest, parseManifest } from '../stored/manifest.ts'
-import { type BackupDetails, objectOf } from '../stored/records.ts'
-import { SealError, type Seals } from '../stored/seal.ts'
 import type { BackupTarget } from '../target/target.ts'
+import { type Manifest, parseManifest } from './manifest.ts'
+import { type BackupDetails, objectOf } from './records.ts'
+import { SealError, type Seals } from './seal.ts'
 import { isArchive, Unpacker } from './unpack.ts'
 
 /** A manifest has some hundred bytes for each file of the database. */

@@ -2,9 +2,9 @@ import { createHash, type Hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { type FileHandle, mkdir, open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { isWalFile, type Manifest } from '../stored/manifest.ts'
-import { SealError } from '../stored/seal.ts'
-import { type TarEntry, TarParser } from '../stored/tar.ts'
+import { isWalFile, type Manifest } from './manifest.ts'
+import { SealError } from './seal.ts'
+import { type TarEntry, TarParser } from './tar.ts'
 
 /** Largest segment of the log that PostgreSQL can be built with. */
 const MOST_SEGMENT_BYTES = 2 ** 30
