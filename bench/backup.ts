@@ -1,5 +1,5 @@
 /**
- * npm run bench backup [-- --quick | --verify]
+ * npm run bench backup [-- --quick --rounds --verify]
  * A backup of 2 GB while four clients write: the longest stall of a write beside the longest without a backup, how much the
  * server's memory grows, and megabytes of database per second beside `pg_basebackup` under the same load, in turns.
  */
@@ -14,7 +14,7 @@ import { median } from './kit/report.ts'
 
 const quick = process.argv.includes('--quick')
 const MEGABYTES = quick ? 256 : 2048
-const ROUNDS = quick ? 1 : 2
+const ROUNDS = process.argv.includes('--rounds') ? 3 : 1
 const WRITERS = 4
 const PAUSE_MS = 5
 const UNDISTURBED_MS = 20_000

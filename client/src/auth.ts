@@ -1,60 +1,19 @@
-import { type CallOptions, type Core, type Method, queryText, randomText, segment, sleep } from './core.ts'
+import type { Accounts, Answer, Factors, Mfa, MfaMethod, SignIn, Tokens } from './accounts.ts'
+import { type CallOptions, type Core, type Method, NEVER, randomText, sleep } from './core.ts'
 import { ApiError, SessionEnded } from './errors.ts'
 import { defaultStore } from './session.ts'
 import type { Session, User } from './session-store.ts'
 
-type Tokens = { token: string; refreshToken: string; user: User }
-type Answer = Tokens & { mfa_pending?: boolean; mfa_token?: string }
-
-/** The user who is signed in, or the second factor that is missing. */
-export type SignIn = { user: User; mfa?: undefined } | { mfa: Mfa; user?: undefined }
-
-export type MfaMethod = 'totp' | 'email' | 'sms'
-
-/** The second factor of a sign-in that is not complete. */
-export type Mfa = {
-  methods: (MfaMethod | 'passkey' | 'backup')[]
-  /** Sends a code by mail or SMS. */
-  send(method: 'email' | 'sms', call?: CallOptions): Promise<void>
-  totp(code: string, call?: CallOptions): Promise<{ user: User }>
-  email(code: string, call?: CallOptions): Promise<{ user: User }>
-  sms(code: string, call?: CallOptions): Promise<{ user: User }>
-  backup(code: string, call?: CallOptions): Promise<{ user: User }>
-  passkey(call?: CallOptions): Promise<{ user: User }>
-}
-
-export type Passkey = {
-  credential_id: string
-  display_name: string
-  transports: string[]
-  created_at: string
-  last_used_at?: string
-}
-
-export type ActiveSession = {
-  id: string
-  user_agent: string
-  ip_address: string
-  created_at: string
-  last_active_at: string
-  current: boolean
-}
-
-/** Factors as the server lists them. */
-export type Factors = {
-  factors: { id: string; method: MfaMethod; label?: string; phone?: string; email?: string }[]
-  webauthn: number
-  backup_codes: number
-}
-
 const LATE_WRITE_MS = 1_000
+
+type Times = { exp: number; iat: number }
 
 /** How long a token lives, in milliseconds, by the server's own clock. */
 function lifeOf(token: string): number {
   try {
     const [, payload = ''] = token.split('.')
-    const { exp, iat } = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as Record<string, number>
-    return ((exp ?? 0) - (iat ?? 0)) * 1000
+    const { exp, iat } = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as Times
+    return (exp - iat) * 1000 || 0
   } catch {
     // Not a token that can be read, so it is renewed at once.
     return 0
@@ -174,7 +133,7 @@ export function createAuth(core: Core) {
     },
     ready: () => loaded,
     onChange,
-    left: () => (session ? due - performance.now() : Number.POSITIVE_INFINITY),
+    left: () => (session ? due - performance.now() : NEVER),
   }
 
   function onChange(listener: (session: Session | null) => void): () => void {
@@ -182,11 +141,10 @@ export function createAuth(core: Core) {
     return () => void listeners.delete(listener)
   }
 
-  /** Not of the caller: routes that sign in take no bearer. */
   const open = <T>(path: string, body?: object, call?: CallOptions, token: string | null = null): Promise<T> =>
-    core.send('POST', `/api/auth/${path}`, { ...(body && { body }), token }, call)
+    core.send('POST', `/api/auth/${path}`, { body, token }, call)
   const own = <T>(method: Method, path: string, body?: object, call?: CallOptions): Promise<T> =>
-    core.send(method, `/api/auth/${path}`, body && { body }, call)
+    core.send(method, `/api/auth/${path}`, { body }, call)
 
   async function signedIn({ token, refreshToken, user }: Tokens): Promise<{ user: User }> {
     const next = { token, refreshToken, user, at: Date.now() }
@@ -196,6 +154,15 @@ export function createAuth(core: Core) {
     })
     return { user }
   }
+
+  /** Answers the refresh token that is no longer kept. */
+  const leave = (): Promise<string | undefined> =>
+    lock(async () => {
+      const stored = (await store.load()) ?? session
+      await store.clear()
+      adopt(null)
+      return stored?.refreshToken
+    })
 
   const signIn = async (answer: Answer): Promise<SignIn> =>
     answer.mfa_token ? { mfa: await pending(answer.mfa_token) } : signedIn(answer)
@@ -211,14 +178,14 @@ export function createAuth(core: Core) {
   }
 
   async function pending(mfaToken: string): Promise<Mfa> {
-    const call2 = <T>(path: string, body?: object, call?: CallOptions): Promise<T> =>
+    const ask = <T>(path: string, body?: object, call?: CallOptions): Promise<T> =>
       open(`mfa/${path}`, body, call, mfaToken)
     const challenges = new Map<string, string>()
     const { factors, webauthn, backup_codes } = await core.send<Factors>('GET', '/api/auth/mfa/factors', {
       token: mfaToken,
     })
     async function challenge(method: string, call?: CallOptions): Promise<string> {
-      const { challenge_id } = await call2<{ challenge_id: string }>(`${method}/challenge`, undefined, call)
+      const { challenge_id } = await ask<{ challenge_id: string }>(`${method}/challenge`, undefined, call)
       challenges.set(method, challenge_id)
       return challenge_id
     }
@@ -226,35 +193,25 @@ export function createAuth(core: Core) {
       (method: MfaMethod) =>
       async (code: string, call?: CallOptions): Promise<{ user: User }> => {
         const challenge_id = challenges.get(method) ?? (await challenge(method, call))
-        return signedIn(await call2(`${method}/verify`, { challenge_id, code }, call))
+        return signedIn(await ask(`${method}/verify`, { challenge_id, code }, call))
       }
     return {
       methods: [
         ...factors.map(({ method }) => method),
-        ...(webauthn ? (['passkey'] as const) : []),
+        ...(webauthn && accounts.passkey ? (['passkey'] as const) : []),
         ...(backup_codes ? (['backup'] as const) : []),
       ],
-      send: async (method, call) => void (await challenge(method, call)),
+      send: challenge as (method: string, call?: CallOptions) => Promise<never>,
       totp: verify('totp'),
       email: verify('email'),
       sms: verify('sms'),
-      backup: async (code, call) => signedIn(await call2('backup/verify', { code }, call)),
-      passkey: async (call) =>
-        signedIn(
-          await call2('webauthn/verify', await assertion(await call2('webauthn/challenge', undefined, call)), call),
-        ),
+      backup: async (code, call) => signedIn(await ask('backup/verify', { code }, call)),
+      passkey: async (call) => signedIn((await accounts.passkey?.(ask, call)) as Tokens),
     }
   }
 
-  type Challenge = { challenge_id: string; options: PublicKeyCredentialRequestOptionsJSON }
-
-  async function assertion({ challenge_id, options }: Challenge) {
-    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options)
-    const credential = (await navigator.credentials.get({ publicKey })) as PublicKeyCredential
-    return { challenge_id, assertion_response: credential.toJSON() }
-  }
-
-  const oauthKept = `savanna:oauth:${core.url}`
+  const accounts: Accounts = { open, own, signedIn, signIn }
+  core.accounts = accounts
 
   return {
     /** Who is signed in now. */
@@ -267,18 +224,10 @@ export function createAuth(core: Core) {
     login: async (account: { email: string; password: string }, call?: CallOptions) =>
       signIn(await open('login', account, call)),
     loginAnonymously: async (call?: CallOptions) => signedIn(await open('anonymous', undefined, call)),
-    /** Gives an anonymous account an address and a password. */
-    link: async (account: { email: string; password: string }, call?: CallOptions) =>
-      signedIn(await own('POST', 'link/email', account, call)),
 
     /** This device is signed out whatever happens; throws when the server did not hear of it. */
     async logout(call?: CallOptions): Promise<void> {
-      const refreshToken = await lock(async () => {
-        const stored = (await store.load()) ?? session
-        await store.clear()
-        adopt(null)
-        return stored?.refreshToken
-      })
+      const refreshToken = await leave()
       if (refreshToken) await open('logout', { refreshToken }, call)
     },
     /** Renews the token now. */
@@ -292,25 +241,9 @@ export function createAuth(core: Core) {
       found(await own('PATCH', 'me', change, call)),
     async delete(call?: CallOptions): Promise<void> {
       await own('DELETE', 'me', undefined, call)
-      await lock(async () => store.clear())
-      adopt(null)
+      await leave()
     },
-    sessions: (call?: CallOptions) => own<ActiveSession[]>('GET', 'sessions', undefined, call),
-    /** Ends one session, or all but this one. */
-    endSession: (session: { id: string } | 'others', call?: CallOptions) =>
-      own<void>(
-        'DELETE',
-        session === 'others' ? 'sessions?all_except_current=true' : `sessions/${segment(session.id)}`,
-        undefined,
-        call,
-      ),
 
-    resetPassword: (account: { email: string }, call?: CallOptions) => open<void>('password-reset', account, call),
-    confirmReset: (change: { token: string; password: string }, call?: CallOptions) =>
-      open<void>('password-reset/confirm', change, call),
-    /** With the token of the mail; without it another mail is sent. */
-    verifyEmail: (proof?: { token: string }, call?: CallOptions) =>
-      proof ? open<void>('verify', proof, call) : own<void>('POST', 'verify/resend', undefined, call),
     /** Sends a link; with the token of the link it signs in. */
     magicLink: (async (proof: { email: string } | { token: string }, call?: CallOptions) => {
       if ('email' in proof) return void (await open('magic-link', proof, call))
@@ -326,81 +259,6 @@ export function createAuth(core: Core) {
     }) as {
       (proof: { phone: string }, call?: CallOptions): Promise<void>
       (proof: { phone: string; code: string }, call?: CallOptions): Promise<SignIn>
-    },
-
-    /** Leaves for the provider. Afterwards `returned()` signs in, on the page at `redirectTo`. */
-    oauth(provider: string, { redirectTo = location.href }: { redirectTo?: string } = {}): void {
-      const state = randomText()
-      sessionStorage.setItem(oauthKept, state)
-      const target = new URL(redirectTo, location.href)
-      target.searchParams.set('svc_state', state)
-      target.hash = ''
-      location.assign(`${core.url}/api/auth/oauth/${segment(provider)}${queryText({ redirect_to: target.href })}`)
-    },
-    /** Signs in with what a provider's page brought back, if `oauth()` of this tab asked for it. */
-    async returned(call?: CallOptions): Promise<SignIn | null> {
-      const here = new URL(location.href)
-      const state = here.searchParams.get('svc_state')
-      const brought = new URLSearchParams(here.hash.slice(1))
-      if (!state) return null
-      here.searchParams.delete('svc_state')
-      here.hash = ''
-      history.replaceState(history.state, '', here)
-      // A token that an attacker put behind the address would sign the visitor in as the attacker.
-      if (state !== sessionStorage.getItem(oauthKept)) return null
-      sessionStorage.removeItem(oauthKept)
-      const [token, refreshToken, mfa_token] = ['token', 'refreshToken', 'mfa_token'].map((name) => brought.get(name))
-      if (mfa_token) return { mfa: await pending(mfa_token) }
-      if (!token || !refreshToken) return null
-      const user = await core.send<User>('GET', '/api/auth/me', { token }, call)
-      return signedIn({ token, refreshToken, user })
-    },
-
-    passkey: {
-      /** Of this address, or whichever the person chooses. */
-      async login(account: { email?: string } = {}, call?: CallOptions) {
-        const path = account.email ? 'webauthn/login' : 'webauthn/login/discover'
-        const begun = await open<Challenge>(`${path}/begin`, account.email ? account : undefined, call)
-        return signedIn(await open(`${path}/finish`, await assertion(begun), call))
-      },
-      async add({ name = '' }: { name?: string } = {}, call?: CallOptions): Promise<Passkey> {
-        const options = await own<PublicKeyCredentialCreationOptionsJSON>(
-          'POST',
-          'mfa/webauthn/enroll',
-          undefined,
-          call,
-        )
-        const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options)
-        const made = (await navigator.credentials.create({ publicKey })) as PublicKeyCredential
-        const body = { display_name: name, attestation_response: made.toJSON() }
-        return (await own<{ credential: Passkey }>('POST', 'mfa/webauthn/enroll/confirm', body, call)).credential
-      },
-      list: async (call?: CallOptions) =>
-        (await own<{ credentials: Passkey[] }>('GET', 'mfa/webauthn/credentials', undefined, call)).credentials,
-      rename: ({ id, name }: { id: string; name: string }, call?: CallOptions) =>
-        own<Passkey>('PATCH', `mfa/webauthn/credentials/${segment(id)}`, { display_name: name }, call),
-      remove: ({ id }: { id: string }, call?: CallOptions) =>
-        own<void>('DELETE', `mfa/webauthn/credentials/${segment(id)}`, undefined, call),
-    },
-
-    mfa: {
-      factors: (call?: CallOptions) => own<Factors>('GET', 'mfa/factors', undefined, call),
-      /** Begins: an app gets a secret, an address or a phone a code. */
-      enroll: ((method: MfaMethod, with_?: { phone: string }, call?: CallOptions) =>
-        own('POST', `mfa/${method}/enroll`, with_, call)) as {
-        (
-          method: 'totp',
-          with_?: undefined,
-          call?: CallOptions,
-        ): Promise<{ factor_id: string; uri: string; secret: string }>
-        (method: 'email', with_?: undefined, call?: CallOptions): Promise<void>
-        (method: 'sms', with_: { phone: string }, call?: CallOptions): Promise<void>
-      },
-      confirm: (method: MfaMethod, code: { code: string }, call?: CallOptions) =>
-        own<void>('POST', `mfa/${method}/enroll/confirm`, code, call),
-      /** Ten new ones; earlier ones are no longer good. */
-      backupCodes: async (call?: CallOptions) =>
-        (await own<{ codes: string[] }>('POST', 'mfa/backup/regenerate', undefined, call)).codes,
     },
   }
 }

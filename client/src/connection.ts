@@ -1,4 +1,4 @@
-import { backOff, type Core, type SocketType } from './core.ts'
+import { backOff, type Core, NEVER, type SocketType } from './core.ts'
 import { ApiError } from './errors.ts'
 
 export type Reply = {
@@ -25,10 +25,7 @@ const BEAT_MS = 25_000
 const OPEN = 1
 
 export function refusalOf({ code = 403, error = 'forbidden', message }: Partial<Reply>): ApiError {
-  return new ApiError(message, {
-    ...{ status: code, error, method: 'GET', path: '/api/realtime/ws' },
-    ...{ data: undefined, requestId: undefined, retryAfter: undefined },
-  })
+  return new ApiError(message, { status: code, error, method: 'GET', path: '/api/realtime/ws' })
 }
 
 export type Connection = ReturnType<typeof createConnection>
@@ -72,7 +69,8 @@ function createConnection(core: Core) {
       if (socket?.readyState !== OPEN) return reject(new Error('not connected'))
       const answered = (reply: Reply): void => {
         if (reply.status === 'ok') {
-          failures = 0
+          // A connection that is lost again before anything is heard on it is made less and less often.
+          if (onReply) failures = 0
           onReply?.(reply as Reply & T)
           resolve()
         } else reject(refusalOf(reply))
@@ -94,7 +92,7 @@ function createConnection(core: Core) {
     }
     clearTimeout(renewal)
     const left = caller.left()
-    if (left < 2 ** 31) renewal = setTimeout(() => authenticate().catch(restart), Math.max(0, left) + 50)
+    if (left < NEVER) renewal = setTimeout(() => authenticate().catch(restart), Math.max(0, left) + 50)
   }
 
   /** Resolves when the server knows the caller. */

@@ -1,3 +1,4 @@
+import type { Accounts } from './accounts.ts'
 import { ApiError, NetworkError, SessionEnded } from './errors.ts'
 import { type Numbers, parseJson, toJson } from './json.ts'
 import type { OnProgress } from './progress.ts'
@@ -49,12 +50,12 @@ export type Options = {
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 export type Request = {
-  query?: Readonly<Record<string, unknown>>
+  query?: Readonly<Record<string, unknown>> | undefined
   /** Sent as JSON, but for bytes, blobs, forms and streams, and whatever has a type of its own. */
   body?: unknown
   type?: string
   /** It may be sent again: `read` changes nothing, `key` has an Idempotency-Key that makes it happen once. */
-  repeat?: 'read' | 'key'
+  repeat?: 'read' | 'key' | undefined
   /** Instead of the caller's; null = none. */
   token?: string | null
   as?: 'response'
@@ -71,7 +72,7 @@ export type Caller = {
   /** When it is known who calls. */
   ready(): void | Promise<void>
   onChange(changed: () => void): () => void
-  /** Milliseconds until the token should be renewed. */
+  /** Milliseconds until the token should be renewed; NEVER if it need not be. */
   left(): number
 }
 
@@ -84,15 +85,19 @@ export type Core = {
   parse(text: string): unknown
   /** A `fetch` that reports how much of the body has gone out, if an entry with files is there. */
   counting?: (onProgress: OnProgress) => NonNullable<Options['fetch']>
+  /** Of `createAuth`. */
+  accounts?: Accounts
 }
+
+/** Milliseconds that are more than a timer takes. */
+export const NEVER: number = 2 ** 31
 
 /** 32 characters: what a key needs of a caller that is not signed in. */
 export function randomText(): string {
   const bytes = new Uint8Array(16)
   // React Native has no `crypto` of its own.
-  if (globalThis.crypto) crypto.getRandomValues(bytes)
-  else for (const i of bytes.keys()) bytes[i] = Math.random() * 256
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+  const random = globalThis.crypto?.getRandomValues(bytes) ?? bytes.map(() => Math.random() * 256)
+  return Array.from(random, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
 export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
@@ -100,11 +105,11 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
     const timer = setTimeout(resolve, ms)
     signal?.addEventListener('abort', () => {
       clearTimeout(timer)
-      reject(signal.reason)
+      reject(signal.reason ?? new Error('aborted'))
     })
   })
 
-export const segment = (part: unknown): string => encodeURIComponent(String(part))
+export const segment = (part: unknown): string => encodeURIComponent(part as string)
 
 export function queryText(query: Readonly<Record<string, unknown>> = {}): string {
   const text = Object.entries(query)
@@ -114,8 +119,9 @@ export function queryText(query: Readonly<Record<string, unknown>> = {}): string
   return text && `?${text}`
 }
 
+/** Classes of React Native do not name themselves. */
 const isRaw = (body: unknown): boolean =>
-  (typeof FormData === 'function' && body instanceof FormData) ||
+  [globalThis.FormData, globalThis.Blob].some((type) => type && body instanceof type) ||
   /(Blob|File|Form.*|Stream|\dArray|Buffer|View|Params)]$/.test(Object.prototype.toString.call(body))
 
 export function createCore(url: string, options: Options = {}): Core {
@@ -134,7 +140,7 @@ export function createCore(url: string, options: Options = {}): Core {
       // A page of a proxy.
     }
     const { error = '', message = body.error_description, data } = body
-    const retryAfter = Number.parseFloat(header('retry-after') ?? '')
+    const retryAfter = Number.parseFloat(header('retry-after') as string)
     return new ApiError(message, {
       ...{ status: response.status, method, path, error, data, requestId: header('x-request-id') },
       retryAfter: retryAfter >= 0 ? retryAfter : undefined,
@@ -178,23 +184,21 @@ export function createCore(url: string, options: Options = {}): Core {
     }
 
     async function answer(): Promise<T> {
-      const token = fixed === undefined ? await caller.token() : (fixed ?? undefined)
-      if (fixed === undefined) requireSame()
-      let response = await attempt(token)
-      if (!response.ok) {
+      let token = fixed === undefined ? await caller.token() : (fixed ?? undefined)
+      let response: Response
+      for (let isRenewed = fixed !== undefined || isStream; ; isRenewed = true) {
+        if (fixed === undefined) requireSame()
+        response = await attempt(token)
+        if (response.ok) break
         const error = await refusal(response, method, path)
-        const isOld = error.error === 'invalid_token' && token !== undefined && fixed === undefined && !isStream
-        const renewed = isOld ? await caller.renew(token) : undefined
-        if (renewed === undefined) throw error
-        requireSame()
-        response = await attempt(renewed)
-        if (!response.ok) throw await refusal(response, method, path)
+        token = token !== undefined && !isRenewed && error.is('invalid_token') ? await caller.renew(token) : undefined
+        if (token === undefined) throw error
       }
       position = response.headers.get('svc-position') ?? position
       if (request.as) return response as T
       const text = await response.text()
-      const isText = !response.headers.get('content-type')?.includes('json')
-      const value = text === '' ? undefined : isText ? text : parse(text)
+      const isJsonText = response.headers.get('content-type')?.includes('json')
+      const value = text && isJsonText ? parse(text) : text || undefined
       return ((call.dryRun && (value as { dry_run?: unknown })?.dry_run) || value) as T
     }
 
@@ -210,13 +214,14 @@ export function createCore(url: string, options: Options = {}): Core {
         try {
           return await answer()
         } catch (thrown) {
-          if (call.signal?.aborted) throw call.signal.reason
+          // React Native gives no reason.
+          if (call.signal?.aborted) throw call.signal.reason ?? thrown
           if (thrown instanceof SessionEnded) throw thrown
           const isRefusal = thrown instanceof ApiError
           const error = isRefusal
             ? thrown
             : new NetworkError(method, path, stop.signal.aborted ? stop.signal.reason : thrown)
-          const isPassing = isRefusal ? isTransient(thrown) : true
+          const isPassing = !isRefusal || isTransient(thrown)
           const pause = isRefusal && thrown.retryAfter !== undefined ? thrown.retryAfter * 1000 : backOff(tries)
           if (!isPassing || tries >= attempts || performance.now() + pause > deadline) throw error
           await sleep(pause, stop.signal)
@@ -244,7 +249,7 @@ export function createCore(url: string, options: Options = {}): Core {
       renew: async () => undefined,
       ready() {},
       onChange: () => () => {},
-      left: () => Number.POSITIVE_INFINITY,
+      left: () => NEVER,
     },
   }
   return core
@@ -252,6 +257,12 @@ export function createCore(url: string, options: Options = {}): Core {
 
 /** Without a code it came from a proxy. */
 const isTransient = ({ status, error, retryAfter }: ApiError): boolean =>
-  status === 503 ? retryAfter !== undefined || error === '' : (status === 502 || status === 504) && error === ''
+  (status === 503 && retryAfter !== undefined) || (status > 501 && status < 505 && error === '')
 
 export const backOff = (tries: number): number => Math.min(2_000, 100 * 2 ** tries) * (0.5 + Math.random() / 2)
+
+/** What entries about accounts build on. */
+export function accountsOf({ accounts }: Core): Accounts {
+  if (!accounts) throw new Error('createAuth comes first')
+  return accounts
+}

@@ -251,11 +251,10 @@ export function rowsOf(core: Core, table: string) {
   const get = <T>(query: Query, call?: CallOptions): Promise<T> =>
     core.send('GET', path, { query: parameters(query) }, call)
   const write = <T>(method: Method, at: string, body: unknown, call?: CallOptions, query?: Query): Promise<T> =>
-    core.send(method, at, { body, repeat: 'key', ...(query && { query }) }, call)
+    core.send(method, at, { body, repeat: 'key', query }, call)
 
   const list = (query: Query = {}, call?: CallOptions) => get<Page<unknown> & CursorPage<unknown>>(query, call)
-  const readOne = (key: unknown, query?: Query, call?: CallOptions) =>
-    core.send('GET', rowPath(key), query && { query }, call)
+  const readOne = (key: unknown, query?: Query, call?: CallOptions) => core.send('GET', rowPath(key), { query }, call)
 
   async function aggregate(
     { group, filter, sort, page, perPage, ...wanted }: Query,
@@ -283,7 +282,7 @@ export function rowsOf(core: Core, table: string) {
     get: readOne,
     find: (key: unknown, query?: Query, call?: CallOptions) =>
       readOne(key, query, call).catch((error: unknown) => {
-        if (error instanceof ApiError && error.is('record_not_found')) return null
+        if ((error as Partial<ApiError> | undefined)?.error === 'record_not_found') return null
         throw error
       }),
     create: (row: object, call?: CallOptions) => write('POST', path, row, call),
@@ -304,7 +303,7 @@ export function rowsOf(core: Core, table: string) {
       return call?.dryRun ? results : results.map(({ body = null }) => body)
     },
     count: async ({ filter }: Query = {}, call?: CallOptions) =>
-      ((await aggregate({ count: true, ...(filter && { filter }) }, call)) as { count: number }[])[0]?.count ?? 0,
+      ((await aggregate({ count: true, filter } as Query, call)) as { count: number }[])[0]?.count ?? 0,
     aggregate,
     search: (text: string, query?: Query, call?: CallOptions) => get({ ...query, search: text }, call),
     near: ({ column, text, vector, ...query }: Query, call?: CallOptions) =>
@@ -342,17 +341,13 @@ export function dataOf<DB>(core: Core): DataClient<DB> {
     async graphql(query, variables, call) {
       // What may change something is not sent twice.
       const repeat = /\bmutation\b/.test(query) ? undefined : 'read'
-      const request: Request = { body: { query, variables }, ...(repeat && { repeat }) }
+      const request: Request = { body: { query, variables }, repeat }
       type Answer = { data: never; errors?: { message: string; extensions?: { code?: number; error?: string } }[] }
       const { data, errors } = await core.send<Answer>('POST', '/api/graphql', request, call)
       const [first] = errors ?? []
       if (!first) return data
       const { code: status = 400, error = '' } = first.extensions ?? {}
-      throw new ApiError(first.message, {
-        ...{ status, error, data: { errors, data }, method: 'POST', path: '/api/graphql' },
-        requestId: undefined,
-        retryAfter: undefined,
-      })
+      throw new ApiError(first.message, { status, error, data: { errors, data }, method: 'POST', path: '/api/graphql' })
     },
     request: (method, path, request, call) => core.send(method, path, request, call),
   }

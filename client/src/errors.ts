@@ -4,10 +4,10 @@ type Refusal = {
   /** The code that programs compare; see docs/errors.md. Empty when the answer was not the server's own. */
   readonly error: string
   /** By field or constraint. */
-  readonly data: Readonly<Record<string, unknown>> | undefined
-  readonly requestId: string | undefined
+  readonly data?: Readonly<Record<string, unknown>> | undefined
+  readonly requestId?: string | undefined
   /** Seconds. */
-  readonly retryAfter: number | undefined
+  readonly retryAfter?: number | undefined
   readonly method: string
   readonly path: string
 }
@@ -26,12 +26,11 @@ export class ApiError extends Error {
 
   /** Whether this is the refusal `code`, and, if `name` is given, of that field, column or constraint. */
   is(code: string, name?: string): boolean {
-    if (this.error !== code) return false
-    if (name === undefined) return true
+    if (this.error !== code || name === undefined) return this.error === code
     return Object.entries(this.data ?? {}).some(([key, detail]) => {
       // PostgreSQL names the columns of a constraint in its detail: Key (email)=(a@b.c) already exists.
       const [, columns = ''] = /^Key \((.+?)\)=\(/.exec((detail as { message?: string } | null)?.message ?? '') ?? []
-      return key === name || columns.split(/[^\p{L}\p{N}_$]+/u).includes(name)
+      return key === name || columns.split(/[^\w$\u0080-\uffff]+/).includes(name)
     })
   }
 }

@@ -1,4 +1,4 @@
-import { backOff, type Core, sleep } from './core.ts'
+import { backOff, type Core, NEVER, sleep } from './core.ts'
 import { ApiError, SessionEnded } from './errors.ts'
 
 /** The server gives a sign of life every 25 s. */
@@ -36,7 +36,7 @@ async function read(core: Core, followed: Followed, stop: AbortController, onLiv
   let silence = setTimeout(end, SILENCE_MS)
   const left = core.caller.left()
   // A stream ends with its token: the next one goes on where this one was.
-  const renewal = left < 2 ** 31 ? setTimeout(end, Math.max(0, left) + 50) : undefined
+  const renewal = left < NEVER ? setTimeout(end, Math.max(0, left) + 50) : undefined
   try {
     let text = ''
     const decoder = new TextDecoder()
@@ -51,7 +51,9 @@ async function read(core: Core, followed: Followed, stop: AbortController, onLiv
       text = events.pop() ?? ''
       for (const event of events) {
         if (stop.signal.aborted) return
-        const fields = new Map(event.split('\n').map((line) => line.split(/: ?(.*)/s).slice(0, 2) as [string, string]))
+        const fields = new Map(
+          event.split('\n').map((line) => line.split(/: ?([\s\S]*)/).slice(0, 2) as [string, string]),
+        )
         const [data, id] = [fields.get('data'), fields.get('id')]
         if (id !== undefined) followed.position = id
         if (data !== undefined && followed.onEvent(fields.get('event'), core.parse(data), id)) onLive()

@@ -1,4 +1,4 @@
-const keep: unique symbol = Symbol('filter')
+const keep: unique symbol = Symbol()
 
 /** A filter whose values are quoted. Made by `where` and by objects. */
 export type Filter = { readonly [keep]: string }
@@ -23,7 +23,7 @@ function literal(value: unknown): string {
   if (value === null || typeof value === 'boolean' || typeof value === 'bigint' || Number.isFinite(value)) {
     return String(value)
   }
-  throw new TypeError(`a filter takes no ${typeof value === 'object' ? 'object' : String(value)}`)
+  throw new TypeError(`a filter takes no ${value}`)
 }
 
 /** Of no values at all nothing is one. */
@@ -34,8 +34,9 @@ const inList = (path: string, values: readonly unknown[]): string => {
   return `(${path} = null AND ${path} != null)`
 }
 
-const NAME = String.raw`(?:"(?:[^"]|"")*"|[\p{L}_][\p{L}\p{N}_]*)`
-const BEFORE_LIST = new RegExp(String.raw`(${NAME}(?:\.${NAME})*)\s*(?:=|\bIN\b)\s*$`, 'iu')
+// React Native's engine may know no \p{L}: whatever is not ASCII counts as a letter.
+const NAME = String.raw`(?:"(?:[^"]|"")*"|[a-z_\u0080-\uffff][\w\u0080-\uffff]*)`
+const BEFORE_LIST = new RegExp(String.raw`(${NAME}(?:\.${NAME})*)\s*(?:=|\bIN\b)\s*$`, 'i')
 
 /**
  * A filter as in docs/api.md, in which values are quoted and nothing else can be interpolated: texts, numbers, booleans, null,
@@ -62,10 +63,9 @@ const nameOf = (name: string): string =>
 
 function conditions(fields: object, prefix: string): string {
   const all = Object.entries(fields).map(([name, value]) => {
-    if (name === 'or' && Array.isArray(value)) return joined(value, prefix, ' OR ')
-    if (name === 'and' && Array.isArray(value)) return joined(value, prefix, ' AND ')
     const path = prefix + nameOf(name)
-    if (Array.isArray(value)) return inList(path, value)
+    if (Array.isArray(value))
+      return /^(and|or)$/.test(name) ? joined(value, prefix, ` ${name.toUpperCase()} `) : inList(path, value)
     if (typeof value !== 'object' || value === null || value instanceof Date) return `${path} = ${literal(value)}`
     const isOperators = Object.keys(value).every((key) => key === 'in' || OPERATORS[key])
     if (!isOperators) return conditions(value, `${path}.`)

@@ -1,4 +1,5 @@
-import { type Auth, createAuth } from './auth.ts'
+import { createAccount } from './account.ts'
+import { createAuth } from './auth.ts'
 import { type Channel, type ChannelOptions, createChannels } from './channels.ts'
 import { type CallOptions, type Core, createCore, type Options } from './core.ts'
 import { type Collection, type DataClient, dataOf, rowsOf } from './data.ts'
@@ -7,6 +8,8 @@ import type { ApiError } from './errors.ts'
 import { filterText } from './filter.ts'
 import { createHistory, type PastChanges } from './history.ts'
 import { createLive, type LiveOptions } from './live.ts'
+import { createOauth } from './oauth.ts'
+import { createPasskeys } from './passkeys.ts'
 import { createRealtime, type Realtime } from './realtime.ts'
 import { memory } from './session.ts'
 import { createStorage, type Storage } from './storage.ts'
@@ -53,6 +56,13 @@ type Lives<DB, T extends TableName<DB>> = {
   /** What became of a row, newest first, where the operator has opened it. */
   history(key: Key<DB, T>, query?: { perPage?: number; cursor?: string }, call?: CallOptions): Promise<PastChanges>
 }
+
+/** Accounts and sessions, with everything that there is about them. */
+export type Auth = ReturnType<typeof wholeAuth>
+
+/** Kept as one object, because `session` is what is so when it is read. */
+const wholeAuth = (core: Core) =>
+  Object.assign(createAuth(core), createOauth(core), createAccount(core), { passkey: createPasskeys(core) })
 
 export type Client<DB> = Omit<DataClient<DB>, 'from'> & {
   from<T extends TableName<DB>>(table: T): Collection<DB, T> & Watched<DB, T> & Lives<DB, T>
@@ -109,7 +119,7 @@ function watched(realtime: Realtime, table: string) {
 /** Rows, functions, GraphQL, accounts, realtime and files of one server. */
 export function createClient<DB = AnyDatabase>(url: string, options: Options = {}): Client<DB> {
   const core: Core = createCore(url, options)
-  const auth = createAuth(core)
+  const auth = wholeAuth(core)
   const realtime = createRealtime(core)
   const { live } = createLive(core)
   const { history } = createHistory(core)
@@ -130,7 +140,7 @@ export function createClient<DB = AnyDatabase>(url: string, options: Options = {
   }
 }
 
-export type { Auth, Mfa, SignIn } from './auth.ts'
+export type { Mfa, SignIn } from './accounts.ts'
 export type { Channel, ChannelMessage, ChannelOptions, Member } from './channels.ts'
 export type { CallOptions, Options } from './core.ts'
 export type { Collection, CursorPage, DataClient, DryRun, Imported, Page } from './data.ts'

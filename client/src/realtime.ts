@@ -1,4 +1,5 @@
-import type { Core, SocketType } from './core.ts'
+import { socketOf } from './connection.ts'
+import type { Core } from './core.ts'
 import { listenBySocket } from './socket.ts'
 import { listenByStreams } from './stream.ts'
 import { type Subscription, setStatus, type Watcher } from './subscription.ts'
@@ -9,9 +10,8 @@ export type Realtime = ReturnType<typeof createRealtime>
 
 /** Changes of rows as they are committed: none missed, none twice, in order. */
 export function createRealtime(core: Core) {
-  const Socket = core.options.WebSocket ?? (globalThis.WebSocket as SocketType | undefined)
   const subscriptions = new Map<string, Subscription>()
-  const listen = Socket ? listenBySocket(core, Socket, subscriptions) : listenByStreams(core)
+  const listen = socketOf(core) ? listenBySocket(core, subscriptions) : listenByStreams(core)
   let names = 0
   let who: string | undefined
 

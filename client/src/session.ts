@@ -31,7 +31,7 @@ function tabs(storage: Storage, name: string): SessionStore {
     clear: () => storage.removeItem(name),
     onChange(changed) {
       addEventListener('storage', ({ key }) => {
-        if (key === name || key === null) changed()
+        if (!key || key === name) changed()
       })
     },
   }

@@ -25,6 +25,7 @@ export const ENTRIES = {
   data: `export { createClient, where } from './data.ts'`,
   'data, auth': DATA,
   'data, auth, realtime': `${DATA}; export { createRealtime } from './realtime.ts'`,
+  'auth, all of it': `${DATA}; export * from './account.ts'; export * from './oauth.ts'; export * from './passkeys.ts'`,
   live: `export * from './live.ts'`,
   history: `export * from './history.ts'`,
   channels: `export * from './channels.ts'`,

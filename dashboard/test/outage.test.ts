@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../test/kit/browser.ts'
+import { freePort } from '../../test/kit/free-port.ts'
+import { startProxy } from '../../test/kit/proxy.ts'
 import { openDashboard, startDashboard } from './kit/dashboard.ts'
 
 const api = await startDashboard()
@@ -45,6 +47,42 @@ test('a server that is away is said in a line; nothing typed is lost, and the pa
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('1 change saved').waitFor()
   assert.deepEqual(await api.sql('select title from notes where id = 2'), [{ title: 'typed meanwhile' }])
+})
+
+test('a server that is restarted and a database that is away are said in a line, and nothing typed is lost', {
+  skip,
+}, async () => {
+  const proxy = await startProxy(api.databaseUrl)
+  const port = await freePort()
+  const config = { 'database.url': proxy.url, 'server.port': port }
+  const first = await startDashboard({ on: api, config })
+  const { page, go } = await openDashboard(first)
+  await go('/tables/notes')
+  const title = page.locator('[role=gridcell][data-column=title]').nth(1)
+  await title.dblclick()
+  await page.getByLabel('Edit title').fill('through it all')
+  await page.keyboard.press('Enter')
+  const save = page.getByRole('button', { name: 'Save', exact: true })
+
+  await proxy.set('refuse')
+  await save.click()
+  await page.getByText('The database cannot be reached').waitFor()
+  await proxy.set('pass')
+  await page.getByText('The database cannot be reached').waitFor({ state: 'detached' })
+  await page.getByText('1 change', { exact: true }).waitFor()
+
+  await first.stop()
+  await save.click()
+  await page.getByText('The server cannot be reached').waitFor()
+  await startDashboard({ on: api, config })
+  await page.getByText('The server cannot be reached').waitFor({ state: 'detached' })
+  // The token is the database's, so that the session goes on.
+  await page.getByText('1 change', { exact: true }).waitFor()
+  await save.click()
+  await page.getByText('1 change saved').waitFor()
+  assert.deepEqual(await api.sql("select count(*)::int as n from notes where title = 'through it all'"), [{ n: '1' }])
+  await page.getByText('● live').waitFor()
+  await proxy.close()
 })
 
 test('a code in the fragment signs in once, and leaves the address; it asks before it replaces a session', {

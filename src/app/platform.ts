@@ -8,6 +8,7 @@ import { createCounters } from '../db/counters.ts'
 import { AsOf } from '../db/history/as-of.ts'
 import { DryRuns } from '../db/history/dry-run.ts'
 import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
+import { refreshDialects } from '../db/pool/dialect.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
 import type { Replicas } from '../db/replicas/replicas.ts'
@@ -97,7 +98,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, replicas, openAnother, warnings, logKey, adminLogins, noHookFunctions } = await openDatabase({
+  const { pool, replicas, openAnother, warnings, logKey, adminLogins, dialects, noHookFunctions } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -120,6 +121,7 @@ export async function openStore(
     warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
     logKey,
     adminLogins,
+    dialects,
     noHookFunctions,
     announce,
     secretFile,
@@ -139,6 +141,7 @@ export async function openPlatform(
     warnings,
     logKey,
     adminLogins,
+    dialects,
     noHookFunctions,
     announce,
     secretFile,
@@ -152,6 +155,10 @@ export async function openPlatform(
   )
   await changeLog.start()
   schema.onChange(() => {
+    // An adoption changes the schema, so that this follows it.
+    refreshDialects(db, dialects).catch((error: unknown) =>
+      observe({ message: 'schema check failed', attrs: { error: reasonOf(error) } }),
+    )
     grantNew(db, adminLogins, config.api.schemas).catch((error: unknown) =>
       observe({ message: 'logins of administrators lack grants', attrs: { error: reasonOf(error) } }),
     )

@@ -185,6 +185,37 @@ const byName: Readonly<Record<string, Command>> = {
     flags: { apply: 'boolean', out: 'string', profile: 'string' },
     run: async (context) => (await import('./adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
   },
+  'adopt supabase': {
+    usage:
+      'adopt supabase <postgres://…> [--files <folder or s3://…>] [--apply | --out <dir>] | --in-place [--undo] [--apply]',
+    summary: 'bring tables, policies, functions, users and files of a Supabase; a dry run until --apply',
+    examples: [
+      'svc adopt supabase postgres://postgres@db.example.com/postgres',
+      'svc adopt supabase --in-place --apply',
+    ],
+    about: {
+      apply: 'do it; without it the plan is printed and nothing changes',
+      out: 'write schema and policies as migrations into this folder instead',
+      files: 'where the bytes of files are: a folder or s3://bucket/prefix',
+      'in-place': 'the database that the server runs on is the one of Supabase',
+      undo: 'take away what --in-place added',
+    },
+    flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean', undo: 'boolean' },
+    run: async (context) => (await import('./adopt/supabase/supabase.ts')).adoptSupabase(context),
+  },
+  'adopt allyourbase': {
+    usage: 'adopt allyourbase <postgres://…> [--files <folder>] [--apply | --out <dir>] | --in-place [--apply]',
+    summary: 'bring tables, policies, users and files of an AllYourBase; a dry run until --apply',
+    examples: ['svc adopt allyourbase postgres://ayb@localhost/ayb', 'svc adopt allyourbase --in-place --apply'],
+    about: {
+      apply: 'do it; without it the plan is printed and nothing changes',
+      out: 'write schema and policies as migrations into this folder instead',
+      files: 'the folder in which its files lie',
+      'in-place': 'the database that the server runs on is the one of AllYourBase',
+    },
+    flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean' },
+    run: async (context) => (await import('./adopt/allyourbase/allyourbase.ts')).adoptAllYourBase(context),
+  },
   'secrets rotate': {
     examples: ['svc secrets rotate signing-key', 'svc secrets rotate signing-key --compromised'],
     about: { compromised: 'the old key verifies nothing from now on' },

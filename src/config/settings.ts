@@ -1,7 +1,7 @@
 import { type Config, type SettingSource, settingKeysOf, settingSourceOf, valueAt } from './config.ts'
 
 /** A key as GET /api/admin/config shows it. */
-export type Setting = {
+type Setting = {
   key: string
   type: string
   meaning: string

@@ -20,7 +20,10 @@ export async function bundleWithClient(code: string, options: BuildOptions = {})
     alias: {
       'savanna-client': entry('main'),
       ...Object.fromEntries(
-        ['data', 'auth', 'realtime', 'storage', 'react'].map((name) => [`savanna-client/${name}`, entry(name)]),
+        ['data', 'auth', 'account', 'oauth', 'passkeys', 'realtime', 'storage', 'react'].map((name) => [
+          `savanna-client/${name}`,
+          entry(name),
+        ]),
       ),
     },
     define: { 'process.env.NODE_ENV': '"production"' },

@@ -2,6 +2,7 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { atEnd } from './at-end.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
@@ -35,6 +36,8 @@ export type PatroniNode = {
   readonly port: number
   readonly rest: number
   start(): void
+  /** Throws while its PostgreSQL takes no writes. */
+  isPromoted(): Promise<void>
   /** Patroni and PostgreSQL at once, as a machine that lost its power. */
   kill(): Promise<void>
 }
@@ -123,6 +126,15 @@ export async function startPatroni(): Promise<PatroniCluster> {
       rest,
       start: () => {
         child = run('/usr/bin/python3', [join(root, 'usr/bin/patroni'), file])
+      },
+      isPromoted: async () => {
+        const client = await openConnection({ url: `postgres://postgres@127.0.0.1:${port}/postgres` })
+        try {
+          const { rows } = await client.query<{ recovers: string }>('select pg_is_in_recovery() as recovers')
+          if (rows[0]?.recovers !== 'f') throw new Error('still a standby')
+        } finally {
+          await client.end()
+        }
       },
       kill: async () => {
         const dying = child

@@ -24,12 +24,24 @@ const NO_DATABASE = 'The database cannot be reached. What you typed is kept; thi
 
 let waiting = false
 
+/** Ends at once when the machine has a network again. */
+const pauseUntilOnline = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    const over = (): void => {
+      clearTimeout(timer)
+      removeEventListener('online', over)
+      resolve()
+    }
+    const timer = setTimeout(over, ms)
+    addEventListener('online', over)
+  })
+
 /** Asks until there is an answer again, then reads everything anew. */
 async function waitForServer(): Promise<void> {
   if (waiting) return
   waiting = true
-  for (let pause = 500; ; pause = Math.min(pause * 1.5, 5_000)) {
-    await new Promise((resolve) => setTimeout(resolve, pause))
+  for (let pause = 500; ; pause = Math.min(pause * 1.5, 3_000)) {
+    await pauseUntilOnline(pause)
     const status = await fetch('/health', { cache: 'no-store' }).then(
       (response) => response.status,
       () => 0,

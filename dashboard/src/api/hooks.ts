@@ -1,6 +1,6 @@
 import { type UseQueryResult, useMutation, useQuery } from '@tanstack/react-query'
-import { toast } from '../parts/toast.tsx'
-import { get, queries, sentence } from './client.ts'
+import { failed, toast } from '../parts/toast.tsx'
+import { get, queries } from './client.ts'
 import { session } from './session.ts'
 
 type Query = Record<string, unknown>
@@ -49,7 +49,7 @@ export function useAction<Args = void, Result = unknown>(
       if (text) toast(text)
     },
     onError(error) {
-      if (!options.quiet) toast(sentence(error), { bad: true })
+      if (!options.quiet) failed(error)
     },
   })
   return {

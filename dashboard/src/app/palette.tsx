@@ -19,7 +19,7 @@ export function Palette() {
   return isOpen.use() ? <PaletteDialog /> : null
 }
 
-const SETTINGS = ['auth settings', 'effective configuration', 'backups', 'administrators', 'version', 'rotate secrets']
+const SECTIONS = ['auth settings', 'effective configuration', 'backups', 'administrators', 'version', 'rotate secrets']
 
 function useEntries(search: string): Entry[] {
   const go = useGo()
@@ -29,6 +29,12 @@ function useEntries(search: string): Entry[] {
     queryKey: ['/api/admin/users', { palette: search }],
     queryFn: () => get<{ items: { id: string; email: string }[] }>('/api/admin/users', { search, perPage: 5 }),
     enabled: token !== null && search.length > 1,
+  })
+  const config = useQuery({
+    queryKey: ['/api/admin/config'],
+    queryFn: () => get<{ items: { key: string }[] }>('/api/admin/config'),
+    enabled: token !== null && search.length > 1,
+    staleTime: 300_000,
   })
   const pages: Entry[] = PAGES.flatMap(({ pages: all }) =>
     all.map(([to, name, icon]) => ({ name, icon, kind: 'Page', run: () => go(to) })),
@@ -50,11 +56,12 @@ function useEntries(search: string): Entry[] {
     { name: 'Invite a user', icon: 'user', run: () => go('/users', { new: 'invite' }) },
     { name: 'Sign out', icon: 'logout', run: signedOut },
   ].map((entry) => ({ ...entry, kind: 'Command' }) as Entry)
-  const settings: Entry[] = SETTINGS.map((name) => ({
+  const keys = (config.data?.items ?? []).map(({ key }) => key)
+  const settings: Entry[] = [...SECTIONS, ...keys].map((name) => ({
     name,
     icon: 'settings',
     kind: 'Setting',
-    run: () => go('/settings', { find: name }),
+    run: () => go('/settings', keys.includes(name) ? { find: name } : {}),
   }))
   const people: Entry[] = (users.data?.items ?? []).map(({ id, email }) => ({
     name: email || id,

@@ -1,10 +1,9 @@
 import { useState } from 'react'
-import { sentence } from '../api/client.ts'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
 import { confirm } from '../parts/dialog.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
-import { toast } from '../parts/toast.tsx'
+import { failed } from '../parts/toast.tsx'
 import { Button } from '../parts/ui.tsx'
 import { ViewAsDialog } from './view-as-dialog.tsx'
 
@@ -21,7 +20,7 @@ export function ViewAsBanner() {
       text: 'What you change then is changed as this caller, by its rights, and stands in the audit with your name.',
       yes: 'Allow writing',
     })
-    if (isYes) await startViewAs(as.who, as.label, true).catch((error) => toast(sentence(error), { bad: true }))
+    if (isYes) await startViewAs(as.who, as.label, true).catch(failed)
   }
   return (
     <div className="banner-line as" role="status">

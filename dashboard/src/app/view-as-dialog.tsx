@@ -1,10 +1,10 @@
 import { useState } from 'react'
-import { get, sentence } from '../api/client.ts'
+import { get } from '../api/client.ts'
 import { useApi } from '../api/hooks.ts'
 import { startViewAs, type Who } from '../api/view-as.ts'
 import { Combobox } from '../parts/combobox.tsx'
 import { Dialog } from '../parts/dialog.tsx'
-import { toast } from '../parts/toast.tsx'
+import { failed } from '../parts/toast.tsx'
 import { Button, Check, ErrorLine, Field } from '../parts/ui.tsx'
 
 type User = { id: string; email: string }
@@ -129,7 +129,7 @@ export function UserBox({
         try {
           return (await get<{ items: User[] }>('/api/admin/users', { search, perPage: 20 })).items
         } catch (error) {
-          toast(sentence(error), { bad: true })
+          failed(error)
           return []
         }
       }}

@@ -2,6 +2,7 @@ import type { UseQueryResult } from '@tanstack/react-query'
 import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from 'react'
 import { sentence } from '../api/client.ts'
 import { Icon, type IconName } from './icon.tsx'
+import { Meaning } from './meaning.tsx'
 import { toast } from './toast.tsx'
 
 type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & {
@@ -25,7 +26,9 @@ export function ErrorLine({ error }: { error: unknown }) {
   return (
     <p className="error-line" role="alert">
       <Icon name="warn" />
-      <span>{sentence(error)}</span>
+      <span>
+        {sentence(error)} <Meaning error={error} />
+      </span>
     </p>
   )
 }

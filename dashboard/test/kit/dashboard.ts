@@ -17,6 +17,8 @@ export type Dashboard = {
   troubles: string[]
   /** To a path under /admin, through the address. */
   go(path: string): Promise<void>
+  /** The same in the page as it is, as going back does: nothing is loaded anew. */
+  walk(path: string): Promise<void>
   signIn(): Promise<void>
 }
 
@@ -63,6 +65,11 @@ export async function openDashboard(
     page,
     troubles,
     go: async (path) => void (await page.goto(`${api.url}/admin${path}`)),
+    walk: (path) =>
+      page.evaluate((to) => {
+        history.pushState(null, '', to)
+        dispatchEvent(new PopStateEvent('popstate'))
+      }, `/admin${path}`),
     async signIn() {
       await page.getByLabel('Password').fill(ADMIN_PASSWORD)
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
@@ -79,7 +86,7 @@ type Violation = { id: string; impact: string; nodes: { html: string; failureSum
 export async function violations(page: Page): Promise<string[]> {
   axe ??= readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
   // By the debugger, because the page's policy allows no script but its own.
-  await page.evaluate(`${axe}; void 0`)
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(`${axe}; void 0`)
   const run = (options: object) =>
     page.evaluate(async (given) => {
       const runner = (globalThis as unknown as { axe: { run(options: object): Promise<{ violations: Violation[] }> } })

@@ -8,7 +8,7 @@ export type PlannedTable = {
 export type PlannedPolicy = {
   table: string
   name: string
-  command: 'select' | 'insert' | 'update' | 'delete'
+  command: 'all' | 'select' | 'insert' | 'update' | 'delete'
   using: string | null
   check: string | null
   from: string

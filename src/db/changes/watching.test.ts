@@ -17,7 +17,7 @@ before(async () => {
 })
 
 const logged = async (work: string) => {
-  await api.sql('delete from svc.change_log')
+  await api.sql('delete from svc.change_log; delete from svc.change_packs')
   await api.sql(work)
   return api.sql(`select action, key, old_record::text as old, record::text as new from svc.changes order by id`)
 }
@@ -101,8 +101,87 @@ test('a hundred thousand rows are logged by a handful of statements', async () =
     const [{ n }] = await calls()
     assert.ok(Number(n) - Number(before) >= 1 && Number(n) - Number(before) <= 4, `${n} calls`)
   })
-  assert.deepEqual(await api.sql(`select count(*) as n from svc.change_log where table_oid = 'many'::regclass`), [
-    { n: '100000' },
+  assert.deepEqual(
+    await api.sql(
+      `select sum(events) as n, count(*) as entries from svc.change_log where table_oid = 'many'::regclass`,
+    ),
+    [{ n: '100000', entries: '100' }],
+  )
+})
+
+const ZOO = `id bigint primary key, b boolean, i smallint, r real, f float8, n numeric, t text, v varchar(20), c char(5), u uuid, d date,
+  ts timestamp, tz timestamptz, iv interval, j jsonb, js json, a text[], by bytea, "svc_i1" int, "odd ""name" text, mood mood`
+/** Rows of all kinds of values, every third without any. */
+const ANIMALS = `select i, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+  from generate_series(1, %, 3) i union all
+  select i, i % 2 = 0, i % 100, i / 3.0, i / 7.0, i / 9.0, 't"\\' || i, 'v' || i, 'c', md5(i::text)::uuid, '2020-01-01'::date + (i % 700),
+    '2020-01-01'::timestamp + i * interval '1.000001 s', '2020-01-01Z'::timestamptz + i * interval '1 s', i * interval '1 day 2 s',
+    jsonb_build_object('i', i), '{"b":1,"b":2}'::json, array['a"', null], decode(lpad(to_hex(i), 8, '0'), 'hex'), i, chr(10) || i, 'happy'::mood
+  from generate_series(1, %, 1) i where i % 3 <> 1`
+
+test('rows of a large statement are packed, and read as those of small ones are', async () => {
+  await api.sql(`create type mood as enum ('happy'); create table packed (${ZOO}); create table single (like packed including all);
+    select svc.watch('packed'), svc.watch('single')`)
+  const write = async (statement: (table: string, where: string) => string) => {
+    await api.sql('truncate svc.change_log, svc.change_packs')
+    await api.sql(statement('packed', 'true'))
+    for (let from = 0; from < 1500; from += 300) {
+      await api.sql(statement('single', `id % 10000 > ${from} and id % 10000 <= ${from + 300}`))
+    }
+    const changes = (table: string) =>
+      api.sql(`select action, pk::text, key, record::text, old_record::text from svc.changes
+        where table_oid = '${table}'::regclass order by (pk ->> 'id')::bigint`)
+    const [packed, single] = [await changes('packed'), await changes('single')]
+    assert.equal(packed.length, 1500)
+    assert.deepEqual(packed, single)
+    const [{ entries }] = await api.sql(
+      `select count(*) as entries from svc.change_log where table_oid = 'packed'::regclass`,
+    )
+    assert.ok(Number(entries) >= 2 && Number(entries) <= 4, entries)
+  }
+  const rows = ANIMALS.replaceAll('%,', '1500,')
+  await write((table, where) => `insert into ${table} select * from (${rows}) as r(id) where ${where}`)
+  await write((table, where) => `update ${table} set id = id + 10000, n = n + 1, t = null where ${where}`)
+  const one = await api.sql(
+    `select action, old_record ->> 'id' as was from svc.changes_of('packed'::regclass, '10007')`,
+  )
+  assert.deepEqual(one, [{ action: 'update', was: '7' }])
+  await write((table, where) => `delete from ${table} where ${where}`)
+})
+
+test('rows without a key, or with one that is no number, are packed; one row more than an entry holds, and large ones, are not lost', async () => {
+  const { length } = await logged('insert into keyless select generate_series(1, 600)')
+  assert.equal(length, 600)
+  await logged(`insert into pairs select 'a' || i, '2020-01-01' from generate_series(1, 1001) i`)
+  assert.deepEqual(await api.sql('select events from svc.change_log'), [{ events: '1001' }])
+  assert.deepEqual(await api.sql(`select action from svc.changes_of('pairs'::regclass, '["a7", "2020-01-01"]')`), [
+    { action: 'create' },
+  ])
+  const large = await logged(
+    `insert into items (id, name) select 20000 + i, repeat('x', 30000) from generate_series(1, 500) i`,
+  )
+  assert.equal(large.length, 500)
+  assert.deepEqual(await api.sql('select distinct events from svc.change_log'), [{ events: '1' }])
+  await logged('delete from items where id > 20000')
+  assert.deepEqual(await api.sql('select distinct events from svc.change_log'), [{ events: '1' }])
+})
+
+test('of an account that is deleted, images in packs are emptied too', async () => {
+  const { user } = await api.signUp('bo@x.test')
+  await api.sql(`create table owned (id int primary key, owner uuid references svc.users on delete cascade, secret text);
+    select svc.watch('owned'); truncate svc.change_log, svc.change_packs;
+    insert into owned select i, case when i % 2 = 0 then '${user.id}'::uuid end, 'secret' || i from generate_series(1, 1400) i;
+    delete from svc.users where id = '${user.id}'`)
+  await eventually(async () => {
+    await api.sql(`select svc.forget_images((select max(id) + 1024 from svc.change_log), interval '0')`)
+    const secrets =
+      await api.sql(`select count(*) as n, count(*) filter (where coalesce(record, old_record) ->> 'secret' is not null) as told
+      from svc.changes where table_oid = 'owned'::regclass`)
+    assert.deepEqual(secrets, [{ n: '2100', told: '700' }])
+  })
+  assert.deepEqual(await api.sql(`select action from svc.changes_of('owned'::regclass, '8') order by id`), [
+    { action: 'create' },
+    { action: 'delete' },
   ])
 })
 

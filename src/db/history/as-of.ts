@@ -8,13 +8,17 @@ import { keyText } from '../rows/change-logging.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { policyRule } from '../schema/policy-rule.ts'
 import { rowAlias, rowImage } from '../schema/row-image.ts'
+import type { Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { EMPTY, join, ROW, type Sql, sql } from '../sql.ts'
 import { type HistoryConfig, keyOf, requireHistory, securityOf } from './history.ts'
 
-/** Images that a list may read. */
+/** Images that a list may read, of all its tables. */
 const MOST_BYTES = 16 * 1024 * 1024
 const POSITION = /^(\d{1,20})-(\d{1,18})$/
+
+/** `related`: the tables that are read with the rows, by expansions and by paths of a filter. */
+type PastParts = { readonly key?: readonly string[]; readonly related: readonly Table[] }
 
 type Moment = { readonly at: string | null; readonly id: string | null }
 
@@ -26,8 +30,26 @@ export class AsOf {
     this.#deps = deps
   }
 
-  /** The table as it was, for this caller; with a key, only that row of it. */
-  async view(who: Identity, target: TableView, text: string, key?: readonly string[]): Promise<TableView> {
+  /** The table as it was, for this caller, and those that it is read with; with a key, only that row of it. */
+  async view(who: Identity, target: TableView, text: string, { key, related }: PastParts): Promise<TableView> {
+    const others = new Set(related)
+    const most = Math.floor(MOST_BYTES / (1 + others.size))
+    const table = await this.#tableThen(who, target, text, most, key)
+    if (others.size === 0) return { ...target, table }
+    const tables = new Map(target.schema.tables)
+    for (const [name, known] of tables) {
+      if (others.has(known)) tables.set(name, await this.#tableThen(who, { ...target, table: known }, text, most))
+    }
+    return { ...target, schema: { ...target.schema, tables }, table }
+  }
+
+  async #tableThen(
+    who: Identity,
+    target: TableView,
+    text: string,
+    most: number,
+    key?: readonly string[],
+  ): Promise<Table> {
     const { db, config } = this.#deps
     await requireHistory(db, config, who, target)
     if (keyFor(target.table, target.viewer.role).length === 0) {
@@ -46,13 +68,13 @@ export class AsOf {
     const listed = (row: Sql): Sql => join(columns.map((ident) => sql`${row}.${ident}`))
     const rows = sql`(with svc_past as materialized (
         select p.key, p.image from svc.put_back(${this.#deps.key}::text, ${table.oid}::pg_catalog.oid, ${moment.at}::timestamptz, ${moment.id}::pg_catalog.int8,
-          ${key ? keyOf(target, key) : sql`null::text`}, ${MOST_BYTES}::pg_catalog.int8) as p
+          ${key ? keyOf(target, key) : sql`null::text`}, ${most}::pg_catalog.int8) as p
       )
       select ${listed(sql`${ROW}`)} from ${table.ident} as ${ROW} where ${keyText(table.primaryKey)} not in (select p.key from svc_past as p)
       union all
       select ${listed(sql`${rowAlias(table)}`)} from svc_past as p, lateral ${rowImage(target, sql`p.image`)}
       where p.image is not null and ${asked}${isVisible})`
-    return { ...target, table: { ...table, rowsThen: rows } }
+    return { ...table, rowsThen: rows }
   }
 
   /** Refuses what the log does not reach. */

@@ -110,7 +110,7 @@ export class DryRun {
     await tx.run(sql`select pg_catalog.set_config('role', ${role}, true), pg_catalog.set_config('svc.user_id', ${userId}, true),
       pg_catalog.set_config('svc.user_email', ${email}, true), pg_catalog.set_config('svc.aal', ${aal}, true),
       pg_catalog.set_config('svc.claims', ${claims}, true),
-      pg_catalog.set_config('TimeZone', 'UTC', true)`)
+      pg_catalog.set_config('TimeZone', 'UTC', true), svc.renew_dialect()`)
     const changes = await tx.rows<LoggedChange>(sql`
       select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, schema_name as schema, table_name as name, action, key::text as key,
         old_record::text as old, record::text as new

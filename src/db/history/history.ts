@@ -107,7 +107,7 @@ export const selectChanges = (
     and c.entry < ${page.before ?? LAST}::bigint
   order by c.entry desc, c.id desc limit ${page.limit}::int`
 
-/** The ids and transactions of changes, by a filter or one by one. Not of files, whose bytes are gone. */
+/** The ids and transactions of changes, by a filter or one by one. */
 export const selectIds = (
   filter: ChangeFilter,
   ids: readonly string[] | undefined,
@@ -115,7 +115,12 @@ export const selectIds = (
   limit: number,
 ): Sql => sql`
   select c.id::text as id, c.xid::text as xid from svc.told_changes c
-  where ${conditionsOf(filter)} and ${isKept(retention)} and c.table_oid <> 'svc.objects'::regclass ${ids && ids.length > 0 ? sql`and c.id = any (${ids}::bigint[])` : EMPTY}
+  where ${conditionsOf(filter)} and ${isKept(retention)} ${
+    ids && ids.length > 0
+      ? sql`and c.id = any (${ids}::bigint[]) and c.entry in (
+    select (select e.id from svc.change_log e where e.id <= i.id order by e.id desc limit 1) from unnest(${ids}::bigint[]) as i(id))`
+      : EMPTY
+  }
   order by c.entry desc, c.id desc limit ${limit}::int`
 
 /** The key of a row as the log is searched by it. */

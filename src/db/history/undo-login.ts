@@ -33,7 +33,7 @@ export async function openUndoLogin(server: pg.Client): Promise<DatabaseLogin | 
     grant select on ${READ.join(', ')} to ${user};
     grant insert on ${WRITTEN.join(', ')} to ${user};
     revoke select (id), update (updated_at) on svc.users from ${user};
-    grant execute on function svc.user_is_there(uuid) to ${user};
+    grant execute on function svc.user_is_there(uuid), svc.undo_object(text, bigint, boolean) to ${user};
     select svc.grant_logins((select pg_catalog.array_agg(nspname) from pg_catalog.pg_namespace
       where nspname !~ '^(pg_|svc$|information_schema$)'), '${user}', null, '{}')`)
   await server.query(`alter role ${user} password '${scramVerifier(password)}'`)

@@ -63,8 +63,8 @@ async function undoOn(
   await client.query('begin')
   await client.query(SETTINGS, [actor, requestId])
   const { rows } = await client.query<{ outcome: string }>(
-    'select svc.undo_changes($1::pg_catalog.int8[], $2, $3, $4, $5)::pg_catalog.text as outcome',
-    [ids, force, actor.slice(65), requestId, JSON.stringify(undoes)],
+    'select svc.undo_changes($1::pg_catalog.int8[], $2, $3, $4, $5, $6)::pg_catalog.text as outcome',
+    [ids, force, actor.slice(65), requestId, JSON.stringify(undoes), key],
   )
   const outcome = JSON.parse(rows[0]?.outcome ?? '{}') as UndoOutcome
   await client.query(isDry || outcome.conflicts.length > 0 ? 'rollback' : 'commit')

@@ -25,6 +25,7 @@ import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
+import type { Dialects } from './dialect.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
@@ -34,7 +35,7 @@ import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
-import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
+import { type CreateSession, createSessionStep, lastingSession } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
@@ -56,6 +57,7 @@ export type PoolOptions = {
   statementTimeoutMs: number
   /** See SessionSettings. */
   logKey?: string
+  dialects?: Dialects
   observe: Observe
   /** A standby that serves reads: nothing is noted there, and what is lost is not flown again. */
   isReplica?: boolean
@@ -210,7 +212,7 @@ class PostgresPool implements Pool {
       const { rows } = await client.query<{ user: string }>('select session_user as user')
       if (rows[0]?.user !== login.user) throw new Error(`${login.user} arrives in the database as ${rows[0]?.user}`)
       const { values } = this.#session(who).step
-      await client.query(LASTING_SESSION, [...values])
+      await client.query(lastingSession(this.#options.dialects), [...values])
       return client
     } catch (error) {
       await client.end().catch(() => {})

@@ -2,6 +2,7 @@ import { databaseSession, type Identity, mayOnlyRead } from '../../core/identity
 import { signedActor } from '../changes/append.ts'
 import { Flight, type Step } from '../protocol/flight.ts'
 import { Ident } from '../sql.ts'
+import type { Dialects } from './dialect.ts'
 import { LOCK_TIMEOUT_MS } from './tuning.ts'
 
 export type SessionSettings = {
@@ -10,6 +11,8 @@ export type SessionSettings = {
   statementTimeoutMs: number
   /** Signs who writes, for the change log; see svc.current_actor(). */
   logKey?: string
+  /** What code of an adopted database reads instead. */
+  dialects?: Dialects | undefined
 }
 
 /**
@@ -34,9 +37,11 @@ const textOf = (settings: readonly string[], isLocal = true): string =>
  operator(pg_catalog.>) 0`
 const TEXT = textOf(SETTINGS)
 /** For a connection that is not used again. */
-export const LASTING_SESSION: string = textOf(SETTINGS, false)
+export const lastingSession = (dialects: Dialects | undefined): string =>
+  textOf([...SETTINGS, ...(dialects?.settings ?? [])], false)
 /** For callers who only read. No statement behind it can undo this before the transaction ends. */
-const READING = textOf([...SETTINGS, `'transaction_read_only','on'`])
+const READ_ONLY = `'transaction_read_only','on'`
+const READING = textOf([...SETTINGS, READ_ONLY])
 
 /** What hook functions run as, on the login of callers. */
 const HOOKS_ROLE = 'svc_hooks'
@@ -53,7 +58,15 @@ export type CreateSession = (who: Identity, timeoutMs?: number, lockTimeoutMs?: 
 const isReading = (who: Identity): boolean => mayOnlyRead(who) || (who.kind === 'admin' && who.role === 'viewer')
 
 export function createSessionStep(settings: SessionSettings): CreateSession {
-  const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
+  const { dialects } = settings
+  const exposed = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
+  let [quoted, text, reading, version] = [exposed, TEXT, READING, 0]
+  const learn = ({ settings: more, path, version: now }: Dialects): void => {
+    quoted = exposed + path
+    text = textOf([...SETTINGS, ...more])
+    reading = textOf([...SETTINGS, ...more, READ_ONLY])
+    version = now
+  }
   const actors = new WeakMap<Identity, string>()
   const actorOf = (who: Identity): string => {
     const known = actors.get(who) ?? (settings.logKey === undefined ? '' : signedActor(settings.logKey, who))
@@ -61,6 +74,7 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
     return known
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
+    if (dialects !== undefined && dialects.version !== version) learn(dialects)
     const { role, userId, email, aal, claims } = databaseSession(who)
     const isOwn = who.kind === 'system' && (who.for === undefined || who.for === 'callers')
     const path = isOwn ? 'pg_catalog, pg_temp' : quoted
@@ -75,6 +89,6 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
       actorOf(who),
       claims,
     ]
-    return { step: { text: isReading(who) ? READING : TEXT, values }, role }
+    return { step: { text: isReading(who) ? reading : text, values }, role }
   }
 }

@@ -26,3 +26,6 @@ export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
 }
 
 const memberText = (json: Sql, name: string): Sql => sql`nullif((${json}) -> ${name}::text, 'null')::text`
+
+/** The table, or its rows of another time. */
+export const rowsIn = ({ ident, rowsThen }: Table): Sql => rowsThen ?? sql`${ident}`

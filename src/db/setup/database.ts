@@ -1,6 +1,7 @@
 import { type Observe, operatorWarning } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { releaseWaiters } from '../backup/archive/standby.ts'
+import { type Dialects, dialectsOf } from '../pool/dialect.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
@@ -45,6 +46,7 @@ export async function openDatabase(options: {
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
+  dialects: Dialects
   /** Why hook functions cannot be called. */
   noHookFunctions: string | undefined
 }> {
@@ -63,6 +65,7 @@ export async function openDatabase(options: {
     for (const sentence of foreign) observe(operatorWarning(sentence))
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
+    const dialects = await dialectsOf(client)
     const address = { url: url === directUrl ? primary.url : firstHost(url) }
     const callers = await prepareAuthenticator(client, address)
     const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
@@ -77,6 +80,7 @@ export async function openDatabase(options: {
       schemas: api.schemas,
       statementTimeoutMs,
       logKey,
+      dialects,
     }
     const acquireTimeoutMs = config.acquire_timeout * 1000
     const opening = { ...shared, url, directUrl, acquireTimeoutMs }
@@ -103,6 +107,7 @@ export async function openDatabase(options: {
       noHookFunctions,
       logKey,
       adminLogins: admins.logins,
+      dialects,
     }
   } finally {
     await client.end().catch(() => {})

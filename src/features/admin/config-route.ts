@@ -2,7 +2,7 @@ import * as t from '../../core/json-type.ts'
 import { json, type Route, route } from '../../http/route.ts'
 
 /** A key of the configuration and its value, without secrets. */
-export type EffectiveSetting = {
+type EffectiveSetting = {
   key: string
   type: string
   meaning: string
@@ -11,7 +11,7 @@ export type EffectiveSetting = {
   is_set: boolean
 }
 
-export type ConfigRouteDeps = {
+type ConfigRouteDeps = {
   settings: readonly EffectiveSetting[]
   /** What was changed while the server runs, or could be; by key. */
   switches: () => Readonly<Record<string, boolean>>

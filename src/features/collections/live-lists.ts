@@ -15,7 +15,8 @@ import { buildLiveAggregate, explainAggregate, parseAggregate } from './list/agg
 import { buildLiveList, listConditions } from './list/build.ts'
 import { explainList } from './list/list.ts'
 import { names, parseList } from './list/parse.ts'
-import { type Expansion, type ListPlan, planList } from './list/plan.ts'
+import { type ListPlan, planList } from './list/plan.ts'
+import { expandedTables, filterTables } from './list/related.ts'
 import type { ListDeps } from './list/stages/stage.ts'
 import { collectionNotFound, onTable } from './target/find-table.ts'
 
@@ -110,21 +111,20 @@ function planLive(target: TableView, name: string, query: Query, depends: readon
 
 /** Under the policies of the table itself, on the rows that are there. */
 function concerns(plan: ListPlan, { schema, table }: TableView, keys: Slot): Sql {
+  const [column, ...others] = table.primaryKey
+  if (column && others.length === 0) {
+    // Rows are found by an array of keys in half the time that a join with images takes.
+    const wanted = sql`array(select (svc_e.svc_key operator(pg_catalog.->>) ${column.name}::text)::${column.castType}
+      from pg_catalog.jsonb_array_elements(${keys}::pg_catalog.jsonb) as svc_e(svc_key))`
+    const isOne = sql`${ROW}.${column.ident} ${operator('=', column)} any(${wanted})`
+    return sql`select exists (select from ${table.ident} as ${ROW}${listConditions(plan, isOne)})::text`
+  }
   const same = table.primaryKey.map(
     (column) => sql`${ROW}.${column.ident} ${operator('=', column)} ${rowAlias(table)}.${column.ident}`,
   )
   return sql`select exists (select from pg_catalog.jsonb_array_elements(${keys}::pg_catalog.jsonb) as svc_e(svc_key),
     ${rowImage({ schema, table }, sql`svc_e.svc_key`)}, ${table.ident} as ${ROW}${listConditions(plan, ...same)})::text`
 }
-
-/** Tables at the steps of its paths. */
-function filterTables(filter: PlannedFilter | undefined): Table[] {
-  if (!filter) return []
-  return 'steps' in filter ? filter.steps.map(({ target }) => target) : filter.parts.flatMap(filterTables)
-}
-
-const expandedTables = (expansions: readonly Expansion[]): Table[] =>
-  expansions.flatMap(({ target, shape }) => [target, ...expandedTables(shape.expand)])
 
 /** Columns that the filter compares with one value, in each of its alternatives. */
 function equalities(filter: PlannedFilter | undefined, { values }: Slots): Map<string, string> {

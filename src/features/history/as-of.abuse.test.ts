@@ -118,8 +118,68 @@ test('what the log does not reach is refused', async () => {
   const at = await now()
   assert.deepEqual(await refused(`as_of=${at}`, 'loose'), [400, `history does not reach back to ${at}`])
   assert.deepEqual(await refused('as_of=yesterday'), [400, 'invalid as_of'])
-  assert.deepEqual(await refused(`as_of=${at}&search=x`), [400, 'as_of does not go with "search"'])
-  assert.deepEqual(await refused(`as_of=${at}&expand=x`), [400, 'as_of does not go with "expand"'])
+  assert.deepEqual(await refused(`as_of=${at}&nearest=[1]`), [400, 'as_of does not go with "nearest"'])
+})
+
+test('expanded rows, paths of filters and searches are those of then', async () => {
+  await api.sql(`
+    create table authors (id int primary key, name text);
+    create table books (id int primary key, author_id int references authors, sequel_id int references books, title text);
+    create table secrets (id int primary key, book_id int references books, v text);
+    select svc.watch('authors'), svc.watch('books'), svc.watch('secrets'), svc.open_history('authors'), svc.open_history('books');
+    grant select on authors, books, secrets to svc_authenticated;
+    insert into authors values (1, 'Ana'), (2, 'Bo');
+    insert into books values (1, 1, null, 'the old lion'), (2, 2, 1, 'a zebra')`)
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/secrets', { as: 'admin' })).status, 200),
+  )
+  const first = await now()
+  await api.sql(`update authors set name = 'Cy' where id = 1; update books set author_id = 1, title = 'the lion is gone' where id = 2;
+    delete from books where id = 1 and false; update books set title = 'nothing' where id = 1`)
+  const second = await now()
+  await api.sql('delete from books where id = 2; delete from books; delete from authors')
+  type Book = {
+    id: number
+    title: string
+    expand?: { author: { name: string } | null; sequel: { title: string } | null }
+  }
+  const books = async (query: string, at: string): Promise<Book[]> =>
+    (await list('books', `sort=id&as_of=${at}&${query}`, ana.token)).items
+  const shown = async (at: string) =>
+    (await books('expand=author,sequel', at)).map(({ id, expand }) => [
+      id,
+      expand?.author?.name ?? null,
+      expand?.sequel?.title ?? null,
+    ])
+  assert.deepEqual(await shown(first), [
+    [1, 'Ana', null],
+    [2, 'Bo', 'the old lion'],
+  ])
+  assert.deepEqual(await shown(second), [
+    [1, 'Cy', null],
+    [2, 'Cy', 'nothing'],
+  ])
+  assert.deepEqual(await shown(await now()), [])
+  const ids = async (query: string, at: string) => (await books(query, at)).map(({ id }) => id)
+  assert.deepEqual(await ids(`filter=author.name='Ana'`, first), [1])
+  assert.deepEqual(await ids(`filter=author.name='Cy'`, second), [1, 2])
+  assert.deepEqual(await ids('search=lion', first), [1])
+  assert.deepEqual(await ids('search=lion', second), [2])
+  assert.deepEqual(await ids('search=lion&facets=author_id', second), [2])
+  const one = await api.call(`GET /api/collections/books/2?as_of=${first}&expand=sequel.author`, { as: ana.token })
+  assert.deepEqual(one.body.expand.sequel.expand.author, { id: 1, name: 'Ana' })
+  const back = await api.call(`GET /api/collections/authors/1?as_of=${second}&expand=books`, { as: ana.token })
+  assert.deepEqual(
+    back.body.expand.books.map(({ id }: { id: number }) => id),
+    [1, 2],
+  )
+  // What is not open stays closed, whichever way it is reached.
+  for (const query of ['expand=secrets', `filter=secrets.v='x'`]) {
+    const closed = await api.call(`GET /api/collections/books?as_of=${first}&${query}`, { as: ana.token })
+    assert.deepEqual([closed.status, closed.body.message], [404, 'history is not open'], query)
+  }
+  const closed = await api.call(`GET /api/collections/books/1?as_of=${first}&expand=secrets`, { as: ana.token })
+  assert.deepEqual([closed.status, closed.body.message], [404, 'history is not open'])
 })
 
 test('a list reads no more of the log than it may hold', async () => {

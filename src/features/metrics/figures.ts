@@ -2,7 +2,7 @@ import * as t from '../../core/json-type.ts'
 import { mergedSamples, type Sample } from '../../core/metrics.ts'
 import { json, type Route, route } from '../../http/route.ts'
 
-export type FiguresDeps = {
+type FiguresDeps = {
   /** `metrics.enabled`: whether requests are counted. */
   isCounting: boolean
   samplesOfAll: () => Promise<Sample[][]>

@@ -9,7 +9,7 @@ import { checksFor, groupExpression, type PolicyCommand } from './policy-checks.
 import { allowedRows, type SampleRow, sampleOf, sampleUser } from './sample.ts'
 import * as q from './sql.ts'
 
-export type Candidate = {
+type Candidate = {
   name: string
   command?: string
   permissive?: boolean
@@ -19,7 +19,7 @@ export type Candidate = {
   withCheck?: string
 }
 
-export type CompareRequest = {
+type CompareRequest = {
   table: string
   /** The name of the policy that goes. */
   replaces?: string | undefined

@@ -46,7 +46,16 @@ test('Patroni, etcd and HAProxy: the leader is killed again and again, and nothi
     const old = await cluster.leader()
     assert.ok(old, 'there is a leader')
     await old.kill()
-    await eventually(async () => assert.ok((await cluster.leader()) !== undefined), { seconds: 120 })
+    const leader = await eventually(
+      async () => {
+        const found = await cluster.leader()
+        assert.ok(found && found !== old)
+        return found
+      },
+      { seconds: 120 },
+    )
+    // Patroni calls a node its leader while PostgreSQL on it still recovers.
+    await eventually(() => leader.isPromoted(), { seconds: 120 })
     const promotedAt = performance.now()
     const before = acknowledged.length
     await eventually(() => assert.ok(acknowledged.length > before), { seconds: 60 })

@@ -1,10 +1,12 @@
 import { useMemo } from 'react'
 import { useApi } from '../../api/hooks.ts'
 import { session } from '../../api/session.ts'
+import { Find } from '../../app/find.tsx'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { ViewAsButton } from '../../app/view-as-banner.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Badge, Empty, Field, Loaded } from '../../parts/ui.tsx'
+import { Badge, Empty, Loaded } from '../../parts/ui.tsx'
+import { Errors } from './errors.tsx'
 import { GraphQl } from './graphql.tsx'
 import { type Call, callsOf, type Document } from './openapi.ts'
 import { TryCall } from './try-call.tsx'
@@ -28,12 +30,13 @@ export default function ApiPage() {
     >
       <Loaded of={document}>{(data) => <Reference document={data} />}</Loaded>
       {token && <GraphQl />}
+      <Errors />
     </Page>
   )
 }
 
 function Reference({ document }: { document: Document }) {
-  const [{ find = '', call: opened }, go] = useAddress()
+  const [{ find = '', call: opened }] = useAddress()
   const calls = useMemo(() => callsOf(document), [document])
   const words = find.toLowerCase().split(/\s+/).filter(Boolean)
   const found = calls.filter(({ method, path, operation }) =>
@@ -46,17 +49,7 @@ function Reference({ document }: { document: Document }) {
   return (
     <div className="api-page">
       <div className="panel">
-        <Field label="Find a call">
-          {(props) => (
-            <input
-              className="input"
-              type="search"
-              {...props}
-              value={find}
-              onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
-            />
-          )}
-        </Field>
+        <Find label="Find a call" labelled />
         <nav aria-label="Calls">
           {groups.map(([name, members]) => (
             <details key={name} open={words.length > 0 || members.some((call) => idOf(call) === opened)}>

@@ -1,6 +1,7 @@
 import { useState } from 'react'
 import { session } from '../../api/session.ts'
 import { viewAs } from '../../api/view-as.ts'
+import { Link } from '../../app/navigate.tsx'
 import { bytes, duration } from '../../parts/format.ts'
 import { Badge, Button, ErrorLine, Field, Snippet, Snippets } from '../../parts/ui.tsx'
 import { type Call, type Document, exampleOf } from './openapi.ts'
@@ -31,6 +32,8 @@ export function TryCall({ document, call }: { document: Document; call: Call }) 
   const filled = path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
     encodeURIComponent(values.get(name) ?? `{${name}}`),
   )
+  // What policies refuse or hide can be explained.
+  const table = decodeURIComponent(/^\/api\/collections\/([^/]+)/.exec(filled)?.[1] ?? '')
   const query = new URLSearchParams(
     parameters
       .filter((one) => one.in === 'query' && values.get(one.name))
@@ -133,6 +136,11 @@ export function TryCall({ document, call }: { document: Document; call: Call }) 
             <span className="muted">
               {duration(answer.ms)}, {bytes(answer.text.length)}
             </span>
+            {table && [403, 404].includes(answer.status) && (
+              <Link to="/policies" search={{ tab: 'why', table, row: values.get('id') }}>
+                Why?
+              </Link>
+            )}
           </p>
           <Snippet label="Answer" text={pretty(answer.text).slice(0, SHOWN)} wrap />
         </section>

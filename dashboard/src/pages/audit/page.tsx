@@ -1,9 +1,9 @@
 import { Fragment, useState } from 'react'
 import { useApi } from '../../api/hooks.ts'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
+import { OffsetNav } from '../../app/paged.tsx'
 import { moment, text } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
-import { Offset } from '../../parts/pager.tsx'
 import { Badge, Button, Empty, Field, Loaded, Snippet } from '../../parts/ui.tsx'
 
 type Entry = {
@@ -150,12 +150,7 @@ export default function AuditPage() {
                   </tbody>
                 </table>
               </div>
-              <Offset
-                offset={Number(offset)}
-                limit={100}
-                shown={items.length}
-                onOffset={(to) => go({ offset: String(to) })}
-              />
+              <OffsetNav limit={100} shown={items.length} />
             </>
           )
         }

@@ -1,11 +1,11 @@
 import { useState } from 'react'
-import { patch, post, put, remove, sentence } from '../../api/client.ts'
+import { patch, post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
-import { toast } from '../../parts/toast.tsx'
+import { failed, toast } from '../../parts/toast.tsx'
 import { Badge, Button, ErrorLine, Field, Loaded, Snippet } from '../../parts/ui.tsx'
 
 type Listed = { templateKey: string; source: string; subjectTemplate: string; enabled: boolean }
@@ -167,7 +167,7 @@ function TemplateForm({ path, template, onClose }: { path: string; template: Tem
       else toast('This server cannot show the rendered mail.', { bad: true })
     } catch (failure) {
       setError(failure)
-      toast(sentence(failure), { bad: true })
+      failed(failure)
     }
   }
   return (

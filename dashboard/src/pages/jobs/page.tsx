@@ -2,11 +2,11 @@ import { useState } from 'react'
 import { post } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
+import { OffsetNav } from '../../app/paged.tsx'
 import { Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, count, moment, text } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Offset } from '../../parts/pager.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Field, Loaded, Snippet, TabPanel, Tabs } from '../../parts/ui.tsx'
 import { parsed } from './payload.ts'
@@ -181,12 +181,7 @@ function Jobs() {
                   ],
                 ]}
               />
-              <Offset
-                offset={Number(offset)}
-                limit={50}
-                shown={items.length}
-                onOffset={(to) => go({ offset: String(to) })}
-              />
+              <OffsetNav limit={50} shown={items.length} />
             </>
           )
         }

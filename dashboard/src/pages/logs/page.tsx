@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from 'react'
-import { useApi } from '../../api/hooks.ts'
+import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
 import { clock, text } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
-import { Button, Check, Empty, Field, Loaded } from '../../parts/ui.tsx'
-
-type Entry = { time: string; level: string; message: string; attrs?: Record<string, unknown> }
+import { useSettled } from '../../parts/settled.ts'
+import { Button, Check, Empty, ErrorLine, Field, Loading } from '../../parts/ui.tsx'
+import { type Entry, useLog } from './use-log.ts'
 
 const LEVELS = ['DEBUG', 'INFO', 'WARN', 'ERROR']
 
@@ -13,13 +13,13 @@ export default function LogsPage() {
   const [{ find = '', level = 'INFO' }, go] = useAddress()
   const [isLive, setLive] = useState(true)
   const [isOwn, setOwn] = useState(false)
-  const logs = useApi<{ entries: Entry[] }>('/api/admin/logs', {}, isLive ? { every: 1_500 } : {})
+  const { entries, note, error } = useLog({ find: useSettled(find), level, isLive })
   const end = useRef<HTMLDivElement>(null)
-  const last = logs.data?.entries.at(-1)?.time
+  const last = entries?.at(-1)?.id
   useEffect(() => {
     if (isLive && last) end.current?.scrollIntoView({ block: 'nearest' })
   }, [isLive, last])
-  const least = LEVELS.indexOf(level)
+  const fits = entries?.filter((entry) => isOwn || !isOfPage(entry)) ?? []
   return (
     <Page
       title="Logs"
@@ -32,18 +32,7 @@ export default function LogsPage() {
     >
       <div className="row">
         <div className="grow">
-          <Field label="Find">
-            {(props) => (
-              <input
-                className="input"
-                type="search"
-                {...props}
-                value={find}
-                placeholder="A message, path, request id, status"
-                onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
-              />
-            )}
-          </Field>
+          <Find label="Find" placeholder="A message, path, request id, status" labelled />
         </div>
         <Field label="Least level">
           {(props) => (
@@ -56,44 +45,35 @@ export default function LogsPage() {
         </Field>
         <Check label="Calls of this page too" checked={isOwn} onChange={setOwn} />
       </div>
-      <Loaded of={logs}>
-        {({ entries }) => {
-          const fits = entries.filter((entry) => {
-            if (LEVELS.indexOf(entry.level) < least) return false
-            const path = String(entry.attrs?.['route'] ?? '')
-            if (
-              !isOwn &&
-              entry.message === 'request' &&
-              entry.level !== 'ERROR' &&
-              /^\/(api\/admin\/(logs|status|stats)|metrics|health|admin)/.test(path)
-            )
-              return false
-            return (
-              find === '' || `${entry.message} ${text(entry.attrs ?? {})}`.toLowerCase().includes(find.toLowerCase())
-            )
-          })
-          if (fits.length === 0) return <Empty title="Nothing fits" icon="list" />
-          return (
-            <div className="table-wrap" style={{ maxHeight: '65dvh' }} tabIndex={0} role="region" aria-label="Log">
-              <ol className="log">
-                {fits.slice(-1_000).map((entry, index) => (
-                  <li key={`${entry.time} ${index}`}>
-                    <span className="muted">{clock(entry.time)}</span>
-                    <span className={entry.level}>{entry.level}</span>
-                    <span>
-                      {entry.message} <span className="attrs isolate">{attrsOf(entry.attrs)}</span>
-                    </span>
-                  </li>
-                ))}
-              </ol>
-              <div ref={end} />
-            </div>
-          )
-        }}
-      </Loaded>
+      <ErrorLine error={error} />
+      {note && <p className="muted">{note}</p>}
+      {entries === null && !error && <Loading />}
+      {entries !== null && fits.length === 0 && <Empty title="Nothing fits" icon="list" />}
+      {fits.length > 0 && (
+        <div className="table-wrap" style={{ maxHeight: '65dvh' }} tabIndex={0} role="region" aria-label="Log">
+          <ol className="log">
+            {fits.map((entry) => (
+              <li key={entry.id}>
+                <span className="muted">{clock(entry.time)}</span>
+                <span className={entry.level}>{entry.level}</span>
+                <span>
+                  {entry.message} <span className="attrs isolate">{attrsOf(entry.attrs)}</span>
+                </span>
+              </li>
+            ))}
+          </ol>
+          <div ref={end} />
+        </div>
+      )}
     </Page>
   )
 }
+
+/** What this and other pages of the dashboard ask for again and again. */
+const isOfPage = ({ message, level, attrs }: Entry): boolean =>
+  message === 'request' &&
+  level !== 'ERROR' &&
+  /^\/(api\/admin\/(logs|status|stats|figures)|metrics|health|admin)/.test(String(attrs?.['route'] ?? ''))
 
 const attrsOf = (attrs: Record<string, unknown> = {}): string =>
   Object.entries(attrs)

@@ -9,7 +9,7 @@ import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, ErrorLine, Snippets } from '../../parts/ui.tsx'
-import { type Gauges, useFigures } from './metrics.ts'
+import { type Gauges, useFigures } from './figures.ts'
 
 type Status = { warnings?: string[] }
 type Stats = { version: string; uptime_seconds: number; db_pool_max: number }

@@ -149,8 +149,7 @@ function Matrix() {
 
 function WhyTab() {
   const { schema } = useSchema()
-  const [table, setTable] = useState('')
-  const [id, setId] = useState('')
+  const [{ table = '', row: id = '' }, go] = useAddress()
   const chosen = table || [...(schema?.tables.keys() ?? [])][0] || ''
   return (
     <>
@@ -158,7 +157,12 @@ function WhyTab() {
         <div className="grow">
           <Field label="Table">
             {(props) => (
-              <select className="input" {...props} value={chosen} onChange={(event) => setTable(event.target.value)}>
+              <select
+                className="input"
+                {...props}
+                value={chosen}
+                onChange={(event) => go({ table: event.target.value })}
+              >
                 {[...(schema?.tables.keys() ?? [])].map((name) => (
                   <option key={name}>{name}</option>
                 ))}
@@ -169,12 +173,17 @@ function WhyTab() {
         <div className="grow">
           <Field label="Row" hint="Its key; a row that was just deleted is found too.">
             {(props) => (
-              <input className="input" {...props} value={id} onChange={(event) => setId(event.target.value)} />
+              <input
+                className="input"
+                {...props}
+                value={id}
+                onChange={(event) => go({ row: event.target.value }, { replace: true })}
+              />
             )}
           </Field>
         </div>
       </div>
-      {chosen && id && <Why key={`${chosen} ${id}`} table={chosen} id={id} row={undefined} />}
+      {chosen && id && <Why key={`${chosen} ${id}`} table={chosen} id={id} />}
     </>
   )
 }

@@ -33,27 +33,3 @@ export function statementsOf(table: Table, draft: Draft, replaces: string | unde
     .join(';\n')
     .concat(';')
 }
-
-const applies = (policy: { command: string; roles: readonly string[] }, role: string): boolean =>
-  ['ALL', 'SELECT'].includes(policy.command.toUpperCase()) && (policy.roles.length === 0 || policy.roles.includes(role))
-
-/** Which rows a role may read under these policies, as one expression. */
-export function readable(policies: readonly Policy[], role: string): string {
-  const mine = policies.filter((policy) => applies(policy, role))
-  const texts = (isPermissive: boolean): string[] =>
-    mine.filter(({ permissive }) => permissive === isPermissive).map(({ usingExpr }) => `(${usingExpr || 'true'})`)
-  const permissive = texts(true)
-  return [permissive.length > 0 ? `(${permissive.join(' or ')})` : 'false', ...texts(false)].join(' and ')
-}
-
-export const withDraft = (policies: readonly Policy[], draft: Draft, replaces: string | undefined): Policy[] => [
-  ...policies.filter(({ name }) => name !== replaces),
-  {
-    name: draft.name,
-    command: draft.command,
-    permissive: draft.permissive,
-    roles: draft.roles,
-    usingExpr: draft.using,
-    withCheckExpr: draft.check,
-  },
-]

@@ -1,44 +1,34 @@
 import { useState } from 'react'
-import { fullName, type Policy, quoteName, quoteText, schemaChanged, type Table } from '../../api/schema.ts'
+import { post } from '../../api/client.ts'
+import { type Policy, schemaChanged, type Table } from '../../api/schema.ts'
 import { sql } from '../../api/sql.ts'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
-import { plural, text } from '../../parts/format.ts'
+import { plural } from '../../parts/format.ts'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, ErrorLine, Field, Note, Snippet } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
-import { type Draft, draftOf, readable, statementsOf, withDraft } from './policy-sql.ts'
+import { type Draft, draftOf, statementsOf } from './policy-sql.ts'
 
 type Person = { id: string; email: string }
-type Effect = { label: string; gains: number; loses: number; rows: string[] }
+type Effect = {
+  user: string | null
+  operation: string
+  gains: string[]
+  loses: string[]
+  gained: number
+  lost: number
+  error?: string
+}
+type Compared = { rows: number; effects: Effect[] }
 
 const COMMANDS = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE']
 const ROLES = [
   ['svc_authenticated', 'users and keys'],
   ['svc_anon', 'visitors'],
 ] as const
-const LIMIT = 10_000
-
-/** Rows that a sample identity gains and loses. Both sets of policies are evaluated as expressions: no DDL, no lock. */
-async function effectOf(table: Table, person: Person | null, before: string, after: string): Promise<Effect> {
-  const id = quoteText(person?.id ?? '')
-  const key =
-    table.primaryKey.length > 0
-      ? table.primaryKey.map((name) => `t.${quoteName(name)}::text`).join(` || ',' || `)
-      : 't.ctid::text'
-  const name = quoteName(table.name)
-  const query = `
-select set_config('svc.user_id', ${id}, true), set_config('svc.user_email', ${quoteText(person?.email ?? '')}, true), set_config('svc.aal', ${person ? "'aal1'" : "''"}, true);
-with t as materialized (select ${name}.*, (${before}) is true as svc_before, (${after}) is true as svc_after from ${fullName(table)} as ${name} limit ${LIMIT})
-select ${key}, svc_before, svc_after from t where svc_before <> svc_after`
-  const { rows } = await sql(query.replaceAll('t.ctid::text', "''"), { read_only: true })
-  return {
-    label: person ? person.email || person.id : 'a visitor',
-    gains: rows.filter(([, was]) => was === false).length,
-    loses: rows.filter(([, was]) => was === true).length,
-    rows: rows.slice(0, 8).map(([row, was]) => `${was ? '−' : '+'} ${text(row)}`),
-  }
-}
+const OPERATIONS = ['select', 'insert', 'update', 'delete']
+const SHOWN = 8
 
 /** A policy beside sample identities: who gains and who loses which rows is known before it is saved. */
 export function Workbench({
@@ -54,14 +44,13 @@ export function Workbench({
 }) {
   const [draft, setDraft] = useState<Draft>(() => draftOf(policy))
   const [people, setPeople] = useState<Person[]>([])
-  const [effects, setEffects] = useState<Effect[] | null>(null)
+  const [compared, setCompared] = useState<Compared | null>(null)
   const [error, setError] = useState<unknown>(null)
   const [busy, setBusy] = useState(false)
   const change = (part: Partial<Draft>): void => {
     setDraft({ ...draft, ...part })
-    setEffects(null)
+    setCompared(null)
   }
-  const current = table.rlsPolicies ?? []
   const statements = statementsOf(table, draft, policy.name)
 
   async function work(task: () => Promise<void>): Promise<void> {
@@ -77,11 +66,15 @@ export function Workbench({
   }
   const compare = (): Promise<void> =>
     work(async () => {
-      const next = withDraft(current, draft, policy.name)
-      const roles = [...people.map((person) => [person, 'svc_authenticated'] as const), [null, 'svc_anon'] as const]
-      const before = (role: string): string => (table.rlsEnabled ? readable(current, role) : 'true')
-      setEffects(
-        await Promise.all(roles.map(([person, role]) => effectOf(table, person, before(role), readable(next, role)))),
+      const { using, check, ...rest } = draft
+      setCompared(
+        await post<Compared>('/api/admin/rls/compare', {
+          table: name,
+          ...(policy.name !== undefined && { replaces: policy.name }),
+          policy: { ...rest, ...(using && { using }), ...(check && { withCheck: check }) },
+          users: people.map(({ id }) => id),
+          operations: OPERATIONS,
+        }),
       )
     })
   const save = (): Promise<void> =>
@@ -209,18 +202,7 @@ export function Workbench({
             </Badge>
           ))}
         </div>
-        {effects?.map((effect) => (
-          <div key={effect.label}>
-            <strong>{effect.label}</strong>{' '}
-            {effect.gains === 0 && effect.loses === 0 ? (
-              <span className="muted">reads the same rows as before</span>
-            ) : null}
-            {effect.gains > 0 && <Badge look="warn">{`gains ${plural(effect.gains, 'row')}`}</Badge>}{' '}
-            {effect.loses > 0 && <Badge look="info">{`loses ${plural(effect.loses, 'row')}`}</Badge>}
-            {effect.rows.length > 0 && <pre className="wrap muted">{effect.rows.join('\n')}</pre>}
-          </div>
-        ))}
-        {effects && <p className="muted">{`Of the first ${LIMIT.toLocaleString('en')} rows.`}</p>}
+        {compared && <Effects compared={compared} nameOf={(id) => people.find((one) => one.id === id)?.email || id} />}
       </section>
       {!table.rlsEnabled && (
         <Note warn>Row security of this table is off, so no policy counts until it is switched on.</Note>
@@ -231,5 +213,34 @@ export function Workbench({
       </details>
       <ErrorLine error={error} />
     </Dialog>
+  )
+}
+
+/** By identity: which rows each operation gains and loses. */
+function Effects({ compared, nameOf }: { compared: Compared; nameOf(id: string): string }) {
+  const groups = [...Map.groupBy(compared.effects, ({ user }) => user)]
+  return (
+    <>
+      {groups.map(([user, effects]) => {
+        const changed = effects.filter(({ gained, lost, error }) => gained + lost > 0 || error)
+        return (
+          <div key={user ?? ''}>
+            <strong className="isolate">{user === null ? 'a visitor' : nameOf(user)}</strong>{' '}
+            {changed.length === 0 && <span className="muted">may do the same as before</span>}
+            {changed.map(({ operation, gains, loses, gained, lost, error }) => (
+              <div key={operation}>
+                <code>{operation}</code> {gained > 0 && <Badge look="warn">{`gains ${plural(gained, 'row')}`}</Badge>}{' '}
+                {lost > 0 && <Badge look="info">{`loses ${plural(lost, 'row')}`}</Badge>}
+                {error && <span className="code-del">{error}</span>}
+                <pre className="wrap muted">
+                  {[...gains.map((id) => `+ ${id}`), ...loses.map((id) => `− ${id}`)].slice(0, SHOWN).join('\n')}
+                </pre>
+              </div>
+            ))}
+          </div>
+        )
+      })}
+      <p className="muted">{`Of the first ${plural(compared.rows, 'row')}, by primary key. Nothing was changed.`}</p>
+    </>
   )
 }

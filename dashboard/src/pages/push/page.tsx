@@ -2,12 +2,12 @@ import { useState } from 'react'
 import { post, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { Link, useAddress } from '../../app/navigate.tsx'
+import { OffsetNav } from '../../app/paged.tsx'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
 import { ago } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Offset } from '../../parts/pager.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, Empty, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
 
@@ -91,7 +91,7 @@ function SendForm({ onClose }: { onClose(): void }) {
 }
 
 function Deliveries() {
-  const [{ offset = '0' }, go] = useAddress()
+  const [{ offset = '0' }] = useAddress()
   const list = useApi<{ items: Delivery[] }>('/api/admin/push/deliveries', { limit: 50, offset }, { every: 5_000 })
   return (
     <Loaded of={list}>
@@ -132,12 +132,7 @@ function Deliveries() {
                 ['When', ({ created_at }) => ago(created_at), 'nowrap'],
               ]}
             />
-            <Offset
-              offset={Number(offset)}
-              limit={50}
-              shown={items.length}
-              onOffset={(to) => go({ offset: String(to) })}
-            />
+            <OffsetNav limit={50} shown={items.length} />
           </>
         )
       }

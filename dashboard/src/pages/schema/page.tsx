@@ -1,5 +1,6 @@
 import { lazy, Suspense } from 'react'
 import { useSchema } from '../../api/schema.ts'
+import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Empty, ErrorLine, Loading } from '../../parts/ui.tsx'
@@ -8,22 +9,9 @@ const Diagram = lazy(() => import('./diagram.tsx'))
 
 export default function SchemaPage() {
   const { schema, error } = useSchema()
-  const [{ find = '' }, go] = useAddress()
+  const [{ find = '' }] = useAddress()
   return (
-    <Page
-      title="Schema"
-      look="full"
-      actions={
-        <input
-          className="input"
-          style={{ width: 240 }}
-          aria-label="Find a table"
-          placeholder="Find a table"
-          value={find}
-          onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
-        />
-      }
-    >
+    <Page title="Schema" look="full" actions={<Find label="Find a table" />}>
       <ErrorLine error={error} />
       {!schema && !error && <Loading />}
       {schema && schema.tables.size === 0 && <Empty title="There is no table yet" icon="schema" />}

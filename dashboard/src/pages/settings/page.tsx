@@ -1,6 +1,7 @@
 import { patch, post } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { useSql } from '../../api/sql.ts'
+import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm } from '../../parts/dialog.tsx'
 import { bytes, duration, text } from '../../parts/format.ts'
@@ -9,7 +10,6 @@ import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Check, Empty, Loaded } from '../../parts/ui.tsx'
 import { Admins } from './admins.tsx'
 import { Backups } from './backups.tsx'
-import { isMissing } from './missing.ts'
 
 type Stats = {
   version: string
@@ -19,7 +19,14 @@ type Stats = {
   db_pool_total: number
   db_pool_max: number
 }
-type Setting = { key: string; value: unknown; source: string; description?: string }
+type Setting = {
+  key: string
+  meaning: string
+  value?: unknown
+  is_set: boolean
+  source: string
+  changeable?: boolean
+}
 
 const SWITCHES: Record<string, string> = {
   magic_link_enabled: 'Sign in by a link in a mail',
@@ -31,21 +38,9 @@ const SWITCHES: Record<string, string> = {
 }
 
 export default function SettingsPage() {
-  const [{ find = '' }, go] = useAddress()
+  const [{ find = '' }] = useAddress()
   return (
-    <Page
-      title="Settings"
-      actions={
-        <input
-          className="input"
-          style={{ width: 240 }}
-          aria-label="Find a setting"
-          placeholder="Find a setting"
-          value={find}
-          onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
-        />
-      }
-    >
+    <Page title="Settings" actions={<Find label="Find a setting" />}>
       <div className="columns">
         <Version />
         <AuthSettings />
@@ -159,34 +154,57 @@ function Secrets() {
 
 function Configuration({ find }: { find: string }) {
   const settings = useApi<{ items: Setting[] }>('/api/admin/config')
-  const fits = (settings.data?.items ?? []).filter(({ key }) => key.toLowerCase().includes(find.toLowerCase()))
+  const words = find.toLowerCase()
+  const fits = (settings.data?.items ?? []).filter(({ key, meaning }) =>
+    `${key} ${meaning}`.toLowerCase().includes(words),
+  )
   return (
     <section className="card">
       <h2>Effective configuration</h2>
-      {isMissing(settings.error) ? (
-        <p className="muted">
-          Set in svc.toml, by the environment (SVC_…) and by flags of svc start; what comes later wins.
-        </p>
-      ) : (
-        <Loaded of={settings}>
-          {() =>
-            fits.length === 0 ? (
-              <Empty title="No setting is called that" icon="settings" />
-            ) : (
-              <List
-                label="Configuration"
-                items={fits}
-                keyOf={({ key }) => key}
-                cells={[
-                  ['Key', ({ key }) => <code>{key}</code>],
-                  ['Value', ({ value }) => <code className="isolate">{text(value)}</code>],
-                  ['From', ({ source }) => <Badge look={source === 'default' ? '' : 'info'}>{source}</Badge>],
-                ]}
-              />
-            )
-          }
-        </Loaded>
-      )}
+      <p className="muted">
+        From svc.toml, the environment (SVC_…) and flags of svc start; what comes later wins. A value that may be a
+        secret is only said to be set.
+      </p>
+      <Loaded of={settings}>
+        {() =>
+          fits.length === 0 ? (
+            <Empty title="No setting is called that" icon="settings" />
+          ) : (
+            <List
+              label="Configuration"
+              items={fits}
+              keyOf={({ key }) => key}
+              cells={[
+                [
+                  'Key',
+                  ({ key, meaning }) => [
+                    <code key="key">{key}</code>,
+                    <div key="meaning" className="muted">
+                      {meaning}
+                    </div>,
+                  ],
+                ],
+                ['Value', (setting) => <SettingValue setting={setting} />],
+                [
+                  'From',
+                  ({ source, changeable }) => [
+                    <Badge key="source" look={source === 'default' ? '' : 'info'}>
+                      {source}
+                    </Badge>,
+                    changeable && <Badge key="changeable">may change at run time</Badge>,
+                  ],
+                ],
+              ]}
+            />
+          )
+        }
+      </Loaded>
     </section>
   )
+}
+
+function SettingValue({ setting: { value, is_set: isSet } }: { setting: Setting }) {
+  if (value === undefined) return <span className="muted">{isSet ? 'set' : 'not set'}</span>
+  if (value === '') return <span className="muted">empty</span>
+  return <code className="isolate">{text(value)}</code>
 }

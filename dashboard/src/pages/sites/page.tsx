@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { post, put, remove, send, sentence } from '../../api/client.ts'
+import { post, put, remove, send } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
@@ -7,7 +7,7 @@ import { ago, bytes, count, plural } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
-import { toast } from '../../parts/toast.tsx'
+import { failed, toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Loaded, Snippet } from '../../parts/ui.tsx'
 
 type Site = { id: string; name: string; slug: string; spaMode: boolean; liveDeployId?: string; createdAt: string }
@@ -166,7 +166,7 @@ function Deploys({ site, onClose }: { site: Site; onClose(): void }) {
       await post(`${path}/${id}/promote`)
       toast(`${plural(files.length, 'file')} deployed`)
     } catch (error) {
-      toast(sentence(error), { bad: true })
+      failed(error)
     } finally {
       setProgress('')
       await changed(PATH)

@@ -12,7 +12,7 @@ import { toast } from '../../parts/toast.tsx'
 import { Button, Check, ErrorLine, Note } from '../../parts/ui.tsx'
 import { dangersOf, isWriting } from './guard.ts'
 import { Result } from './result.tsx'
-import { type Outcome, runSql } from './run.ts'
+import { asViewed, type Outcome, runSql } from './run.ts'
 import { SavedForm, SavedQueries } from './saved.tsx'
 import { changeTab, closeTab, openTab, sqlTabs } from './tabs.ts'
 
@@ -45,6 +45,7 @@ async function isMeant(query: string): Promise<boolean> {
     const counted = await post<{ dry_run: { answer: { rowCount?: number } } }>('/api/admin/sql', {
       query: statement,
       dry_run: true,
+      ...asViewed(),
     }).catch(() => null)
     const rows = counted?.dry_run?.answer?.rowCount
     const text =

@@ -12,9 +12,14 @@ type Answer = { results?: SqlResult[] } & Partial<SqlResult> & {
 
 const resultsOf = (answer: Answer): SqlResult[] => answer.results ?? (answer.columns ? [answer as SqlResult] : [])
 
+/** The caller that the page views as, for `as` of admin SQL. */
+export function asViewed(): object {
+  const as = viewAs.get()
+  return as ? { as: as.who, ...(as.write && { write: true }) } : {}
+}
+
 /** Runs all statements, with the result of each; as the impersonated caller while the page views as one. */
 export async function runSql(query: string, mode: Mode, signal: AbortSignal): Promise<Outcome> {
-  const as = viewAs.get()
   const began = performance.now()
   const answer = await post<Answer>(
     '/api/admin/sql',
@@ -23,7 +28,7 @@ export async function runSql(query: string, mode: Mode, signal: AbortSignal): Pr
       all: true,
       ...(mode.readOnly && { read_only: true }),
       ...(mode.dryRun && { dry_run: true }),
-      ...(as && { as: as.who, ...(as.write && { write: true }) }),
+      ...asViewed(),
     },
     { signal, timeout: 60_000 },
   )

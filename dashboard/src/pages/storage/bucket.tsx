@@ -9,7 +9,7 @@ import { ago, bytes, moment, plural } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
-import { toast } from '../../parts/toast.tsx'
+import { failed, toast } from '../../parts/toast.tsx'
 import { Button, Empty, Loaded, Snippet } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
 
@@ -246,7 +246,7 @@ function FileDialog({
         if (isImage) url = URL.createObjectURL(blob)
         setPreview(isImage ? { url } : { text: (await blob.text()).slice(0, 20_000) })
       })
-      .catch((error) => toast(sentence(error), { bad: true }))
+      .catch(failed)
     return () => {
       isOver = true
       if (url) URL.revokeObjectURL(url)
@@ -274,12 +274,7 @@ function FileDialog({
         </Button>
         <Button
           icon="download"
-          onClick={() =>
-            void read().then(
-              (blob) => download(blob, name.split('/').at(-1) ?? name),
-              (error) => toast(sentence(error), { bad: true }),
-            )
-          }
+          onClick={() => void read().then((blob) => download(blob, name.split('/').at(-1) ?? name), failed)}
         >
           Download
         </Button>

@@ -25,27 +25,41 @@ type Explained = {
 }
 
 const ACTIONS = ['select', 'insert', 'update', 'delete'] as const
+export type ActionName = (typeof ACTIONS)[number]
+
+type WhyProps = {
+  table: string
+  /** Of the row; a new one has none. */
+  id?: string | undefined
+  /** The new row, or the changes of one that is there. */
+  row?: Readonly<Record<string, unknown>> | undefined
+  /** What was tried; default: everything. */
+  only?: ActionName
+}
 
 /** Why a caller can or cannot see or write a row: each policy's verdict, for every action. */
-export function Why({ table, id, row }: { table: string; id: string; row: Record<string, unknown> | undefined }) {
+export function Why({ table, id, row, only }: WhyProps) {
   const as = viewAs.use()
-  const [user, setUser] = useState<{ id: string; email: string } | null>(null)
-  const [isVisitor, setVisitor] = useState(true)
-  const who = !isVisitor && user ? { user_id: user.id } : as && 'user_id' in as.who && isVisitor ? as.who : {}
+  const viewed = as && 'user_id' in as.who ? { id: as.who.user_id, email: as.label } : null
+  const claims = as && 'claims' in as.who ? as.who.claims : undefined
+  const [user, setUser] = useState<{ id: string; email: string } | null>(viewed)
+  const [isVisitor, setVisitor] = useState(viewed === null && claims === undefined)
+  const who = isVisitor ? {} : user ? { user_id: user.id } : claims ? { claims } : null
   return (
     <div className="panel">
       <Check label="For a visitor, without a token" checked={isVisitor} onChange={setVisitor} />
       {!isVisitor && <UserBox user={user} onChange={setUser} />}
-      {(isVisitor || user) &&
-        ACTIONS.map((operation) => (
-          <Action
-            key={operation}
-            body={{ table, operation, ...who, ...(operation === 'insert' ? { row: row ?? {} } : { id }) }}
-          />
+      {who &&
+        (only ? [only] : ACTIONS).map((operation) => (
+          <Action key={operation} body={{ table, operation, ...who, ...rowOf(operation, id, row, only) }} />
         ))}
     </div>
   )
 }
+
+/** Of everything, an update is judged without a change; of what was tried, with it. */
+const rowOf = (operation: ActionName, id: string | undefined, row: WhyProps['row'], only: ActionName | undefined) =>
+  operation === 'insert' || id === undefined ? { row: row ?? {} } : { id, ...(only === 'update' && row && { row }) }
 
 function Action({ body }: { body: { table: string; operation: string } }) {
   const { data, error } = useQuery({
@@ -74,6 +88,9 @@ function Action({ body }: { body: { table: string; operation: string } }) {
           </li>
         ))}
       </ul>
+      {data?.hiddenColumns && data.hiddenColumns.length > 0 && (
+        <p>Columns that are hidden: {data.hiddenColumns.join(', ')}</p>
+      )}
       {data?.missingGrants && data.missingGrants.length > 0 && <p>Missing grants: {data.missingGrants.join(', ')}</p>}
     </section>
   )

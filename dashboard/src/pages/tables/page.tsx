@@ -1,6 +1,7 @@
 import { useState } from 'react'
 import { type Table, useSchema } from '../../api/schema.ts'
 import { useSql } from '../../api/sql.ts'
+import { Find } from '../../app/find.tsx'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { bytes, count } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
@@ -49,14 +50,7 @@ export default function TablesPage() {
       title="Tables"
       actions={
         <>
-          <input
-            className="input"
-            style={{ width: 220 }}
-            aria-label="Find a table"
-            placeholder="Find a table"
-            value={find}
-            onChange={(event) => go({ find: event.target.value }, { replace: true })}
-          />
+          <Find label="Find a table" />
           <Button look="primary" icon="plus" onClick={() => go({ new: '1' })}>
             New table
           </Button>

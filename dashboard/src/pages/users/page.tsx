@@ -1,11 +1,13 @@
-import { useState } from 'react'
 import { post } from '../../api/client.ts'
 import { changed, useApi } from '../../api/hooks.ts'
+import { Find } from '../../app/find.tsx'
 import { Link, useAddress } from '../../app/navigate.tsx'
+import { PageNav } from '../../app/paged.tsx'
 import { FormDialog } from '../../parts/dialog.tsx'
 import { ago, count, moment } from '../../parts/format.ts'
+import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Pager } from '../../parts/pager.tsx'
+import { useSettled } from '../../parts/settled.ts'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Loaded } from '../../parts/ui.tsx'
 
@@ -26,29 +28,13 @@ type Answer = { items: User[]; page: number; totalPages: number; totalItems: num
 
 export default function UsersPage() {
   const [{ search = '', page = '1', new: making }, go] = useAddress()
-  const [typed, setTyped] = useState(search)
-  const users = useApi<Answer>('/api/admin/users', { search: search || undefined, page, perPage: 50 })
+  const users = useApi<Answer>('/api/admin/users', { search: useSettled(search) || undefined, page, perPage: 50 })
   return (
     <Page
       title="Users"
       actions={
         <>
-          <form
-            onSubmit={(event) => {
-              event.preventDefault()
-              go({ search: typed || undefined, page: undefined })
-            }}
-          >
-            <input
-              className="input"
-              type="search"
-              style={{ width: 220 }}
-              aria-label="Search by address"
-              placeholder="Search by address"
-              value={typed}
-              onChange={(event) => setTyped(event.target.value)}
-            />
-          </form>
+          <Find label="Search by address" name="search" />
           <Button icon="mail" onClick={() => go({ new: 'invite' })}>
             Invite
           </Button>
@@ -66,44 +52,25 @@ export default function UsersPage() {
             </Empty>
           ) : (
             <>
-              <div className="table-wrap">
-                <table className="table">
-                  <thead>
-                    <tr>
-                      <th>Address</th>
-                      <th>State</th>
-                      <th>Made</th>
-                      <th>Id</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {items.map((user) => (
-                      <tr key={user.id}>
-                        <td>
-                          <Link to={`/users/${encodeURIComponent(user.id)}`}>
-                            <span className="isolate">{user.email || user.phone || 'without an address'}</span>
-                          </Link>
-                        </td>
-                        <td>
-                          <UserState user={user} />
-                        </td>
-                        <td className="nowrap" title={moment(user.createdAt)}>
-                          {ago(user.createdAt)}
-                        </td>
-                        <td>
-                          <code className="muted">{user.id}</code>
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-              <Pager
-                page={Number(page)}
-                pages={totalPages}
-                note={`${count(totalItems)} users`}
-                onPage={(to) => go({ page: String(to) })}
+              <List
+                label="Users"
+                items={items}
+                keyOf={({ id }) => id}
+                cells={[
+                  [
+                    'Address',
+                    (user) => (
+                      <Link to={`/users/${encodeURIComponent(user.id)}`}>
+                        <span className="isolate">{user.email || user.phone || 'without an address'}</span>
+                      </Link>
+                    ),
+                  ],
+                  ['State', (user) => <UserState user={user} />],
+                  ['Made', ({ createdAt }) => <span title={moment(createdAt)}>{ago(createdAt)}</span>, 'nowrap'],
+                  ['Id', ({ id }) => <code className="muted">{id}</code>],
+                ]}
               />
+              <PageNav pages={totalPages} note={`${count(totalItems)} users`} />
             </>
           )
         }

@@ -1,37 +1,18 @@
 import { useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { patch, post, remove, send, sentence } from '../../api/client.ts'
+import { patch, post, remove, send } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { startViewAs } from '../../api/view-as.ts'
 import { Link, useGo } from '../../app/navigate.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
-import { ago, moment, text } from '../../parts/format.ts'
+import { moment, text } from '../../parts/format.ts'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
-import { toast } from '../../parts/toast.tsx'
-import { Badge, Button, Loaded } from '../../parts/ui.tsx'
+import { failed, toast } from '../../parts/toast.tsx'
+import { Button, Loaded } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
 import { type User, UserState } from './page.tsx'
-
-type Session = {
-  id: string
-  aal: string
-  user_agent: string
-  ip_address: string
-  created_at: string
-  last_active_at: string
-}
-type Factor = { id: string; method: string; name: string; created_at: string }
-type Entry = { id: string | number; timestamp: string; actor: string; action: string; target?: string }
-type Key = {
-  id: string
-  name: string
-  keyPrefix: string
-  scope: string
-  lastUsedAt: string | null
-  revokedAt: string | null
-  userId: string
-}
+import { Audit, Factors, Keys, Organizations, Providers, Sessions } from './user-cards.tsx'
 
 export default function UserPage() {
   const { id = '' } = useParams({ strict: false }) as { id?: string }
@@ -69,15 +50,7 @@ export default function UserPage() {
       badge={user.data && <UserState user={user.data} />}
       actions={
         <>
-          <Button
-            icon="eye"
-            onClick={() =>
-              startViewAs({ user_id: id }, name).then(
-                () => go('/tables'),
-                (error) => toast(sentence(error), { bad: true }),
-              )
-            }
-          >
+          <Button icon="eye" onClick={() => startViewAs({ user_id: id }, name).then(() => go('/tables'), failed)}>
             View as
           </Button>
           {user.data?.disabled_at ? (
@@ -147,6 +120,8 @@ export default function UserPage() {
       <div className="columns">
         <Sessions path={path} />
         <Factors path={path} />
+        <Providers path={path} />
+        <Organizations path={path} />
         <Keys id={id} />
         <Audit id={id} />
       </div>
@@ -206,123 +181,5 @@ function EditUser({ user, path, onClose }: { user: User; path: string; onClose()
         })
       }
     />
-  )
-}
-
-function Sessions({ path }: { path: string }) {
-  const sessions = useApi<Session[]>(`${path}/sessions`)
-  const end = useAction(() => remove(`${path}/sessions`), { done: 'All sessions ended', changes: [path] })
-  return (
-    <section className="card">
-      <div className="card-head">
-        <h2>Sessions</h2>
-        <Button look="small" busy={end.busy} onClick={() => end.run()}>
-          End all
-        </Button>
-      </div>
-      <Loaded of={sessions}>
-        {(all) => (
-          <ul className="panel">
-            {all.length === 0 && <li className="muted">Signed in nowhere.</li>}
-            {all.map((session) => (
-              <li key={session.id}>
-                <Badge>{session.aal}</Badge> {ago(session.last_active_at)} from {session.ip_address}
-                <div className="muted isolate">{session.user_agent}</div>
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
-    </section>
-  )
-}
-
-function Factors({ path }: { path: string }) {
-  const factors = useApi<Factor[]>(`${path}/factors`)
-  const drop = useAction((id: string) => remove(`${path}/factors/${encodeURIComponent(id)}`), {
-    done: 'The factor is gone, and every session ended',
-    changes: [path],
-  })
-  return (
-    <section className="card">
-      <h2>Factors and passkeys</h2>
-      <Loaded of={factors}>
-        {(all) => (
-          <ul className="panel">
-            {all.length === 0 && <li className="muted">No second factor and no passkey.</li>}
-            {all.map((factor) => (
-              <li key={factor.id} className="row">
-                <Badge look="info">{factor.method}</Badge> <span className="isolate">{factor.name}</span>{' '}
-                <span className="muted">{ago(factor.created_at)}</span>
-                <span className="grow" />
-                <Button
-                  look="quiet small"
-                  icon="trash"
-                  aria-label={`Remove ${factor.method}`}
-                  onClick={async () => {
-                    if (
-                      await confirm({
-                        title: 'Remove this factor?',
-                        text: 'For somebody who lost it. Every session ends.',
-                        yes: 'Remove',
-                      })
-                    )
-                      drop.run(factor.id)
-                  }}
-                />
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
-    </section>
-  )
-}
-
-function Keys({ id }: { id: string }) {
-  const keys = useApi<{ items: Key[] }>('/api/admin/api-keys', { perPage: 100 })
-  const own = keys.data?.items.filter(({ userId }) => userId === id) ?? []
-  return (
-    <section className="card">
-      <div className="card-head">
-        <h2>API keys</h2>
-        <Link to="/keys">All keys</Link>
-      </div>
-      <ul className="panel">
-        {own.length === 0 && <li className="muted">None.</li>}
-        {own.map((key) => (
-          <li key={key.id}>
-            <strong>{key.name}</strong> <code>{key.keyPrefix}…</code>{' '}
-            {key.revokedAt ? <Badge look="danger">revoked</Badge> : <Badge>{key.scope}</Badge>}
-          </li>
-        ))}
-      </ul>
-    </section>
-  )
-}
-
-function Audit({ id }: { id: string }) {
-  const audit = useApi<{ items: Entry[] }>('/api/admin/audit', { user_id: id, limit: 20 })
-  return (
-    <section className="card">
-      <div className="card-head">
-        <h2>What they did</h2>
-        <Link to="/audit" search={{ user_id: id }}>
-          All of it
-        </Link>
-      </div>
-      <Loaded of={audit}>
-        {({ items }) => (
-          <ul className="panel">
-            {items.length === 0 && <li className="muted">Nothing in the audit.</li>}
-            {items.map((entry) => (
-              <li key={String(entry.id)}>
-                <code>{entry.action}</code> <span className="muted">{ago(entry.timestamp)}</span>
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
-    </section>
   )
 }

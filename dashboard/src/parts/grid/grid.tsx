@@ -5,18 +5,16 @@ import { keyAction } from './keys.ts'
 import { Row } from './row.tsx'
 import { fromTsv, toTsv } from './tsv.ts'
 import type { GridProps, Range, Spot } from './types.ts'
+import { useScaledRows } from './use-scaled-rows.ts'
 
 const ROW = 33
 const HEAD = 36
 const GUTTER = 46
 const COPIED_ROWS = 20_000
-/** Chromium ends an element at 33.5 million px. Rows beyond it are reached by jumping to a value of the sort column. */
-const MOST_ROWS = 1_000_000
 
 /** Rows that stay where they are kept, of which only those in view are in the page. One cell has the focus (WAI-ARIA grid). */
 export function Grid<R>(props: GridProps<R>) {
-  const { columns, gutter, editor } = props
-  const count = Math.min(props.count, MOST_ROWS)
+  const { columns, gutter, editor, count } = props
   const id = useId()
   const box = useRef<HTMLDivElement>(null)
   const pinned = useMemo(() => columns.filter((column) => column.pinned), [columns])
@@ -37,14 +35,13 @@ export function Grid<R>(props: GridProps<R>) {
   const gutterWidth = gutter ? GUTTER : 0
   const pinnedWidth = pinned.reduce((sum, { width }) => sum + width, gutterWidth)
 
-  const rows = useVirtualizer({
+  // The cell with the focus stays in the page, and the one that is edited.
+  const rows = useScaledRows({
+    box,
     count,
-    getScrollElement: () => box.current,
-    estimateSize: () => ROW,
-    overscan: 10,
-    scrollPaddingEnd: HEAD,
-    // The cell with the focus stays in the page.
-    rangeExtractor: (seen) => withIndex(defaultRangeExtractor(seen), row, count),
+    rowHeight: ROW,
+    headHeight: HEAD,
+    kept: editor ? [row, editor.row] : [row],
   })
   const across = useVirtualizer({
     horizontal: true,
@@ -59,16 +56,14 @@ export function Grid<R>(props: GridProps<R>) {
   const remeasure = useEffectEvent(() => across.measure())
   useLayoutEffect(() => remeasure(), [columns])
 
-  const items = rows.getVirtualItems()
   const shown = across.getVirtualItems()
-  const first = items.find(({ index }) => index !== row)?.index ?? 0
-  const last = items.findLast(({ index }) => index !== row)?.index ?? 0
+  const { first, last } = rows
   const seen = useEffectEvent(() => props.onVisible?.(first, last))
   useEffect(() => seen(), [first, last, count])
 
   const { resetKey } = props
   useEffect(() => {
-    rows.scrollToOffset(0)
+    rows.scrollTo(0)
     setSpot({ row: 0, column: 0 })
     setAnchor({ row: 0, column: 0 })
   }, [resetKey])
@@ -125,7 +120,7 @@ export function Grid<R>(props: GridProps<R>) {
       left:
         ordered.slice(0, editedAt).reduce((sum, c) => sum + c.width, gutterWidth) +
         (edited.pinned ? (box.current?.scrollLeft ?? 0) : 0),
-      top: editor.row * ROW,
+      top: rows.topOf(editor.row),
       width: Math.max(edited.width, 120),
       minHeight: ROW,
     }
@@ -197,8 +192,8 @@ export function Grid<R>(props: GridProps<R>) {
         onResize={props.onResize}
         onMove={props.onMove}
       />
-      <div className="grid-body" role="presentation" style={{ height: rows.getTotalSize(), width }}>
-        {items.map(({ index, start }) => {
+      <div className="grid-body" role="presentation" style={{ height: rows.height, width }}>
+        {rows.indices.map((index) => {
           const found = props.rowAt(index)
           const isIn =
             index >= range.top && index <= range.bottom && (range.top !== range.bottom || range.left !== range.right)
@@ -207,7 +202,7 @@ export function Grid<R>(props: GridProps<R>) {
               key={index}
               id={id}
               index={index}
-              start={start}
+              start={rows.topOf(index)}
               width={width}
               row={found}
               pinned={pinned}

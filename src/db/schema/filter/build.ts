@@ -1,4 +1,5 @@
 import { AND, Ident, join, OR, type Sql, sql } from '../../sql.ts'
+import { rowsIn } from '../row-image.ts'
 import type { Column, Table } from '../snapshot.ts'
 import type { RelationStep } from '../viewer.ts'
 import { isNull, operator } from './operators.ts'
@@ -35,7 +36,7 @@ function along(
   if (!step) return condition(alias)
   const row = new Ident(`svc_f${depth}`)
   const inner = along(rest, step.target, row, condition, depth + 1)
-  return sql`exists (select from ${step.target.ident} as ${row} where ${joined(step, table, alias, row)} and ${inner})`
+  return sql`exists (select from ${rowsIn(step.target)} as ${row} where ${joined(step, table, alias, row)} and ${inner})`
 }
 
 /** The join condition of a relation: all of its key columns are equal. */

@@ -35,7 +35,7 @@ test('a target that is full: that backup has failed, the one before holds, write
   const dataDir = join(testFolder(), 'data')
   const config = { ...passphrase, 'backup.to': join(disk.folder, 'target'), data_dir: dataDir }
   const server = await startEmbeddedServer(dataDir, passphrase)
-  await query(server, 'create table public.noise (id serial primary key, body bytea)')
+  await query(server, 'create table public.noise (id serial primary key, body bytea, title text)')
   assert.equal((await runSvc(['backup'], config)).code, 0)
   await query(server, fill(60))
   const full = await runSvc(['backup'], config)
@@ -47,7 +47,7 @@ test('a target that is full: that backup has failed, the one before holds, write
     ['good', 'failed'],
   )
   assert.match(after[1]?.error ?? '', /ENOSPC/)
-  const { status } = await server.call('POST /api/collections/noise', { ...asAdmin, json: {} })
+  const { status } = await server.call('POST /api/collections/noise', { ...asAdmin, json: { title: 'x' } })
   assert.equal(status, 201)
   const held = await runSvc(['backup', 'verify', after[0]?.id ?? ''], config)
   assert.equal(held.code, 0, held.out + held.err)
@@ -65,7 +65,7 @@ test('an archive whose target is full says so, holds up no write, and is whole o
   const to = join(disk.folder, 'target')
   const config = { ...passphrase, 'backup.to': to, 'backup.continuous': 'async' }
   const server = await startEmbeddedServer(dataDir, config)
-  await query(server, 'create table public.noise (id serial primary key, body bytea)')
+  await query(server, 'create table public.noise (id serial primary key, body bytea, title text)')
   await eventually(
     async () => {
       const { body } = await server.call('GET /api/admin/backups', asAdmin)
@@ -81,7 +81,7 @@ test('an archive whose target is full says so, holds up no write, and is whole o
     },
     { seconds: 240 },
   )
-  const last = await server.call('POST /api/collections/noise', { ...asAdmin, json: {} })
+  const last = await server.call('POST /api/collections/noise', { ...asAdmin, json: { title: 'x' } })
   assert.equal(last.status, 201)
   disk.resize(600)
   const [[position] = []] = await query(server, 'select pg_current_wal_lsn()::text')

@@ -6,6 +6,7 @@ import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { invalidFilter } from '../../../db/schema/filter/parse.ts'
 import { relationsIn } from '../../../db/schema/filter/plan.ts'
+import { rowsIn } from '../../../db/schema/row-image.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
 import { type CandidateBranches, candidateBranches, unionOf, withTables } from '../../../db/search/candidates.ts'
@@ -85,9 +86,6 @@ export function sourceOf(plan: ListPlan): { found: Sql; isMaterialized: boolean;
     order: orderBy([...plan.stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)]),
   }
 }
-
-/** The table, or its rows of another time. */
-const rowsIn = ({ ident, rowsThen }: Table): Sql => rowsThen ?? sql`${ident}`
 
 /** Rows that are counted where an estimate is asked for and none may be given. */
 const MAX_COUNTED = sql`10000`
@@ -201,7 +199,7 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
   const there = new Ident(`svc_e${depth}`)
   const isOne = relation.type === 'many-to-one'
   const select = rowSelect(schema, shape, there, depth + 1, isOne ? parts : partsInside(parts))
-  const rows = sql`select ${select} from ${target.ident} as ${there} where ${joined(expansion, from, row, there)}`
+  const rows = sql`select ${select} from ${rowsIn(target)} as ${there} where ${joined(expansion, from, row, there)}`
   if (isOne) {
     return sql`(select pg_catalog.to_json(j.*) from (${rows} limit 1) as j)`
   }

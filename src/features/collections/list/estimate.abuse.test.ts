@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { AS_INVOKER } from '../../../../test/kit/cluster.ts'
+import { AS_INVOKER, withoutInvokerViews } from '../../../../test/kit/cluster.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 
 const api = await startServer()
@@ -38,6 +38,7 @@ test('an estimate tells nothing of rows that policies or views hide', async () =
     ['mine', "salary='high'"],
     ['invoked', "salary='high'"],
   ] as const) {
+    if (table === 'invoked' && withoutInvokerViews) continue
     assert.deepEqual(await total(table, filter), [0, false], `${table} ${filter}`)
   }
 })

@@ -194,8 +194,12 @@ const MILLISECONDS = sql`(extract(epoch from clock_timestamp()) * 1000)::text`
 export const become = (session: DatabaseSession): Sql => {
   const fields = Object.entries(CALLER_SETTINGS) as [keyof typeof CALLER_SETTINGS, string][]
   const settings = fields.map(([field, setting]) => sql`set_config(${setting}, ${session[field]}, true)`)
-  return sql`select ${MILLISECONDS}, ${join(settings)}, set_config('svc.actor', '', true)`
+  return sql`select ${MILLISECONDS}, ${join(settings)}, set_config('svc.actor', '', true), ${RENEWED}`
 }
+
+/** Of a database without code of others, two looks at settings that are not there. */
+const RENEWED = sql`case when coalesce(current_setting('request.jwt.claims', true), current_setting('ayb.user_id', true)) is not null
+  then svc.renew_dialect() end`
 
 export const theTime: Sql = sql`select ${MILLISECONDS}`
 

@@ -1,12 +1,16 @@
 import { type ReactNode, useState } from 'react'
 import type { Core } from 'savanna-client/core'
-import { post, sentence } from '../../../api/client.ts'
+import { ApiError, post, sentence } from '../../../api/client.ts'
 import { changed } from '../../../api/hooks.ts'
 import type { Table } from '../../../api/schema.ts'
+import { Dialog } from '../../../parts/dialog.tsx'
 import { plural } from '../../../parts/format.ts'
+import { Meaning } from '../../../parts/meaning.tsx'
 import { toast } from '../../../parts/toast.tsx'
 import { Button } from '../../../parts/ui.tsx'
-import { changeCount, discard, editsOf } from './edits.ts'
+import { type ActionName, Why } from '../why.tsx'
+import { changeCount, discard, type Edits, editsOf } from './edits.ts'
+import type { RowData } from './row-pages.ts'
 import { Refused, save } from './save.ts'
 
 type ChangesBarProps = { name: string; table: Table; core: Core; status: ReactNode; onSaved(): void }
@@ -16,6 +20,7 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
   const store = editsOf(name)
   const edits = store.use()
   const [busy, setBusy] = useState(false)
+  const [isAsking, setAsking] = useState(false)
   const changes = changeCount(edits)
 
   async function undo(requestId: string): Promise<void> {
@@ -43,11 +48,21 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
     }
   }
   if (changes === 0) return <div className="grid-bar">{status}</div>
-  const [problem] = edits.problems.values()
+  const [[key, problem] = []] = edits.problems
+  const tried = key !== undefined && isRefusal(problem?.error) ? triedOf(edits, key) : null
   return (
     <div className="grid-bar changes" role="group" aria-label="Changes that are not saved">
       <strong>{plural(changes, 'change')}</strong>
-      {problem && <span className="code-del">{problem.message}</span>}
+      {problem && (
+        <span className="code-del">
+          {problem.message} <Meaning error={problem.error} />
+        </span>
+      )}
+      {tried && (
+        <Button look="small" onClick={() => setAsking(true)}>
+          Why?
+        </Button>
+      )}
       <span className="grow" />
       <Button look="small" onClick={() => discard(store)} disabled={busy}>
         Discard
@@ -55,6 +70,21 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
       <Button look="small primary" busy={busy} onClick={() => void saveAll()}>
         Save
       </Button>
+      {isAsking && tried && (
+        <Dialog title="Why was it refused?" look="side-panel" onClose={() => setAsking(false)}>
+          <Why table={name} {...tried} />
+        </Dialog>
+      )}
     </div>
   )
+}
+
+/** Policies and grants refuse with 403, and rows that policies hide are not there. */
+const isRefusal = (error: unknown): boolean => error instanceof ApiError && [403, 404].includes(error.status)
+
+function triedOf(edits: Edits, key: string): { only: ActionName; id?: string; row?: RowData } {
+  if (edits.deleted.has(key)) return { only: 'delete', id: key }
+  const made = edits.created.find(({ id }) => id === key)
+  if (made) return { only: 'insert', row: Object.fromEntries(made.values) }
+  return { only: 'update', id: key, row: Object.fromEntries(edits.updated.get(key)?.values ?? []) }
 }

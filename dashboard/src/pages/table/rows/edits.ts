@@ -2,7 +2,7 @@ import { createStore, type Store } from '../../../parts/store.ts'
 import type { RowData } from './row-pages.ts'
 
 export type NewRow = { id: string; values: ReadonlyMap<string, unknown> }
-export type Problem = { message: string; columns: readonly string[] }
+export type Problem = { message: string; columns: readonly string[]; error: unknown }
 
 /** What was changed and not saved. Keys of rows are texts, as in addresses. */
 export type Edits = {
@@ -11,6 +11,8 @@ export type Edits = {
   deleted: ReadonlyMap<string, RowData>
   problems: ReadonlyMap<string, Problem>
 }
+
+export type EditStore = Store<Edits>
 
 const NONE: Edits = { updated: new Map(), created: [], deleted: new Map(), problems: new Map() }
 

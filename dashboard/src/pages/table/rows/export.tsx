@@ -1,7 +1,7 @@
-import { send, sentence } from '../../../api/client.ts'
+import { send } from '../../../api/client.ts'
 import { useData } from '../../../api/view-as.ts'
 import { MenuButton } from '../../../parts/menu.tsx'
-import { toast } from '../../../parts/toast.tsx'
+import { failed } from '../../../parts/toast.tsx'
 import { copyText } from '../../../parts/ui.tsx'
 
 export function download(blob: Blob, name: string): void {
@@ -30,7 +30,7 @@ export function ExportMenu({ name, filter, sort, fields }: ExportProps) {
       )
       download(await answer.blob(), `${name}.${format}`)
     } catch (error) {
-      toast(sentence(error), { bad: true })
+      failed(error)
     }
   }
   const asked = new URLSearchParams(Object.entries({ filter, sort }).filter(([, value]) => value)).toString()

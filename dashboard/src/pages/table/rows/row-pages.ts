@@ -60,6 +60,11 @@ export class RowPages {
     return -1
   }
 
+  find(isIt: (row: RowData) => boolean): RowData | undefined {
+    const at = this.indexOf(isIt)
+    return at < 0 ? undefined : this.at(at)
+  }
+
   /** Reads what is in view. */
   need(first: number, last: number): void {
     const from = Math.max(0, Math.floor(first / PER_PAGE))

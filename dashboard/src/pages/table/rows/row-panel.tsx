@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
+import { ApiError } from '../../../api/client.ts'
 import { quoteName, type Table, tableName, useSchema } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { Link, tablePath } from '../../../app/navigate.tsx'
@@ -57,6 +58,11 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
       />
       <div className="row-panel-body" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {tab !== 'why' && tab !== 'history' && <ErrorLine error={error} />}
+        {tab === 'fields' && error instanceof ApiError && [403, 404].includes(error.status) && (
+          <Button look="small" onClick={() => setTab('why')}>
+            Why?
+          </Button>
+        )}
         {tab === 'fields' && !row && !error && <Loading />}
         {tab === 'fields' && row && (
           <dl className="fields">

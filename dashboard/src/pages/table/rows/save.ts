@@ -63,7 +63,7 @@ function refusal(error: ApiError, table: Table, keys: string[], edits: Edits): E
   const touched = edits.updated.get(key)?.values ?? edits.created.find(({ id }) => id === key)?.values
   const messages = details.flatMap(([, detail]) => (detail as { message?: string } | null)?.message ?? [])
   const columns = named.length > 0 ? named : [...(touched?.keys() ?? [])]
-  return new Refused(key, { message: [error.message, ...messages].join(': '), columns })
+  return new Refused(key, { message: [error.message, ...messages].join(': '), columns, error })
 }
 
 /** Everything or nothing. Answers the id by which it can be undone. */

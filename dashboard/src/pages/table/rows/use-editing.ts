@@ -1,12 +1,8 @@
 import { useEffect, useRef, useState } from 'react'
-import { sentence } from '../../../api/client.ts'
 import type { Table } from '../../../api/schema.ts'
-import { toast } from '../../../parts/toast.tsx'
+import { failed } from '../../../parts/toast.tsx'
 import { isInline } from './editors.tsx'
-import type { RowData } from './row-pages.ts'
-
-/** A row as it is shown: read, or new. */
-export type Shown = { key: string; row: RowData | undefined }
+import type { Shown } from './shown-rows.ts'
 
 type Editing = {
   /** The row itself: changes by others may move it while it is edited. */
@@ -64,10 +60,7 @@ export function useEditing(rows: Rows) {
       return
     }
     const mine = turn.current
-    rows.readWhole(shown, id).then(
-      (value) => mine === turn.current && begin(value),
-      (error) => toast(sentence(error), { bad: true }),
-    )
+    rows.readWhole(shown, id).then((value) => mine === turn.current && begin(value), failed)
   }
   function edit(index: number, column: string, typed?: string): void {
     turn.current++

@@ -68,7 +68,8 @@ function candidatesFor(
   { candidates, textSearchConfig: config }: ListDeps,
 ): Sql | undefined {
   const isWhole = columns.length === textColumns(table.columns.values()).length
-  if (!isWhole || !isFlat(table) || !hasGinIndex(table, fullTextKey(config, table))) return undefined
+  // An index has the rows of now.
+  if (table.rowsThen || !isWhole || !isFlat(table) || !hasGinIndex(table, fullTextKey(config, table))) return undefined
   const found = sql`${vectorOf(config, columns, ROW)}
     operator(pg_catalog.@@) pg_catalog.websearch_to_tsquery(${configOf(config)}, $1[1])`
   if (!fuzzy) return hidesRows(table, viewer.role) ? candidates.of(table, found, [sql`${term}`]) : undefined

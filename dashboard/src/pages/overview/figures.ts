@@ -2,18 +2,13 @@ import { useEffect, useState } from 'react'
 import { send } from '../../api/client.ts'
 import { session } from '../../api/session.ts'
 
-export type Sample = { name: string; labels: ReadonlyMap<string, string>; value: number }
-
-/** The Prometheus text, line by line. */
-function parseMetrics(text: string): Sample[] {
-  return text.split('\n').flatMap((line) => {
-    const found = /^([a-z_]+)(?:\{(.*)\})? ([-+\w.]+)$/i.exec(line)
-    if (!found) return []
-    const labels = new Map(
-      [...(found[2] ?? '').matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, name = '', value = '']) => [name, value]),
-    )
-    return [{ name: found[1] ?? '', labels, value: Number(found[3]) }]
-  })
+type Answer = {
+  requests: { total: number; errors: number; durations: { seconds: number | null; count: number }[] } | null
+  connections: { in_use: number; idle: number; max: number }
+  change_log_lag_seconds: number
+  queues: { webhooks: number; jobs: number }
+  realtime_connections: number
+  memory_bytes: number
 }
 
 export type Figures = { time: number; perSecond: number; errors: number; p50: number | null; p95: number | null }
@@ -28,31 +23,12 @@ export type Gauges = {
 }
 type Totals = { at: number; requests: number; errors: number; buckets: Map<number, number> }
 
-const sum = (samples: readonly Sample[], name: string, fits: (sample: Sample) => boolean = () => true): number =>
-  samples.filter((sample) => sample.name === name && fits(sample)).reduce((total, { value }) => total + value, 0)
-
-// What the page itself asks for is no traffic.
-const OWN = new Set(['/metrics', '/health', '/api/admin/status'])
-
-function totalsOf(samples: readonly Sample[]): Totals {
-  const isOthers = ({ labels }: Sample): boolean => !OWN.has(labels.get('route') ?? '')
-  const buckets = new Map<number, number>()
-  for (const sample of samples) {
-    if (sample.name !== 'svc_http_request_duration_seconds_bucket' || !isOthers(sample)) continue
-    const edge = Number((sample.labels.get('le') ?? '').replace('+Inf', 'Infinity'))
-    buckets.set(edge, (buckets.get(edge) ?? 0) + sample.value)
-  }
-  return {
-    at: performance.now(),
-    requests: sum(samples, 'svc_http_requests_total', isOthers),
-    errors: sum(
-      samples,
-      'svc_http_requests_total',
-      (sample) => isOthers(sample) && (sample.labels.get('status') ?? '').startsWith('5'),
-    ),
-    buckets,
-  }
-}
+const totalsOf = ({ requests }: Answer): Totals => ({
+  at: performance.now(),
+  requests: requests?.total ?? 0,
+  errors: requests?.errors ?? 0,
+  buckets: new Map(requests?.durations.map(({ seconds, count }) => [seconds ?? Number.POSITIVE_INFINITY, count])),
+})
 
 /** The milliseconds within which a share of the requests between two readings were answered. */
 function quantile(before: Totals, now: Totals, share: number): number | null {
@@ -72,7 +48,7 @@ function quantile(before: Totals, now: Totals, share: number): number | null {
 const KEPT = 150
 const EVERY_MS = 2_000
 
-/** Live figures, read from /metrics while the page is open. */
+/** Live figures, read again and again while the page is open. */
 export function useFigures(): { figures: readonly Figures[]; gauges: Gauges | null; error: unknown } {
   const { id } = session.use()
   const [figures, setFigures] = useState<readonly Figures[]>([])
@@ -82,9 +58,9 @@ export function useFigures(): { figures: readonly Figures[]; gauges: Gauges | nu
     let before: Totals | null = null
     let isOver = false
     async function read(): Promise<void> {
-      const samples = parseMetrics(await send<string>('GET', '/metrics', {}, { retry: 0 }))
+      const answer = await send<Answer>('GET', '/api/admin/figures', {}, { retry: 0 })
       if (isOver) return
-      const now = totalsOf(samples)
+      const now = totalsOf(answer)
       const last = before
       if (last) {
         const seconds = (now.at - last.at) / 1000
@@ -98,15 +74,14 @@ export function useFigures(): { figures: readonly Figures[]; gauges: Gauges | nu
         setFigures((all) => [...all.slice(1 - KEPT), next])
       }
       before = now
-      const state = (name: string) => (sample: Sample) => sample.labels.get('state') === name
       setGauges({
-        inUse: sum(samples, 'svc_db_pool_connections', state('in_use')),
-        idle: sum(samples, 'svc_db_pool_connections', state('idle')),
-        lag: sum(samples, 'svc_change_log_lag_seconds'),
-        webhooks: sum(samples, 'svc_webhook_queue'),
-        jobs: sum(samples, 'svc_jobs', state('queued')),
-        realtime: sum(samples, 'svc_realtime_connections'),
-        memory: sum(samples, 'process_resident_memory_bytes'),
+        inUse: answer.connections.in_use,
+        idle: answer.connections.idle,
+        lag: answer.change_log_lag_seconds,
+        webhooks: answer.queues.webhooks,
+        jobs: answer.queues.jobs,
+        realtime: answer.realtime_connections,
+        memory: answer.memory_bytes,
       })
       setError(null)
     }

@@ -1,0 +1,70 @@
+import { useCallback } from 'react'
+import type { Table } from '../../../api/schema.ts'
+import type { GridCell, GridColumn } from '../../../parts/grid/types.ts'
+import type { Edits } from './edits.ts'
+import type { RowData, RowPages } from './row-pages.ts'
+import { idOf } from './save.ts'
+import type { Flashes } from './use-rows.ts'
+
+/** A row as it is shown: read, or new. */
+export type Shown = { key: string; row: RowData | undefined }
+
+type Given = { table: Table; pages: RowPages; edits: Edits; flashes: Flashes }
+
+/** New rows, then those that were read, each with what was changed in it. */
+export function useShownRows({ table, pages, edits, flashes }: Given) {
+  const made = edits.created
+  const hasKey = table.primaryKey.length > 0
+  const shownAt = (index: number): Shown | undefined => {
+    const fresh = made[index]
+    if (fresh) return { key: fresh.id, row: undefined }
+    const row = pages.at(index - made.length)
+    return row && { key: hasKey ? idOf(table, row) : `row ${index}`, row }
+  }
+  const indexOf = (key: string): number => {
+    const fresh = made.findIndex(({ id }) => id === key)
+    const at = fresh < 0 && hasKey ? pages.indexOf((row) => idOf(table, row) === key) : -1
+    return at < 0 ? fresh : made.length + at
+  }
+  const cellValue = useCallback(
+    ({ key, row }: Shown, column: string): unknown => {
+      const values = row ? edits.updated.get(key)?.values : edits.created.find(({ id }) => id === key)?.values
+      if (values?.has(column)) return values.get(column)
+      return row && Object.hasOwn(row, column) ? row[column] : undefined
+    },
+    [edits],
+  )
+  const cell = useCallback(
+    (shown: Shown, { id }: GridColumn): GridCell => {
+      const value = cellValue(shown, id)
+      const problem = edits.problems.get(shown.key)
+      const isBad = problem?.columns.includes(id)
+      const isEdited = shown.row ? edits.updated.get(shown.key)?.values.has(id) : value !== undefined
+      const flash = flashes.get(shown.key)
+      const isFlashing = flash?.columns.has(id)
+      const isDefault = shown.row === undefined && value === undefined
+      return {
+        value: isDefault ? '⟨default⟩' : value,
+        look: `${isBad ? 'bad ' : ''}${isEdited ? 'edited' : ''}`,
+        ...(isBad && problem && { hint: problem.message }),
+        ...(isFlashing && flash && { flash: flash.turn }),
+      }
+    },
+    [edits, flashes, cellValue],
+  )
+  return {
+    count: made.length + pages.count,
+    shownAt,
+    indexOf,
+    cellValue,
+    cell,
+    /** There is no row at this place, and none is to come. */
+    isBeyond: (index: number): boolean => pages.isWhole && index >= made.length + pages.read,
+    isCut: ({ key, row }: Shown, column: string): boolean => {
+      const cut = row?.['_cut']
+      return Array.isArray(cut) && cut.includes(column) && !edits.updated.get(key)?.values.has(column)
+    },
+  }
+}
+
+export type ShownRows = ReturnType<typeof useShownRows>

@@ -1,0 +1,132 @@
+import type pg from 'pg'
+import { secretBoxOf } from '../../../app/secrets.ts'
+import type { Config } from '../../../config/config.ts'
+import type { SecretBox } from '../../../core/secret-box.ts'
+import { Primary } from '../../../db/pool/primary.ts'
+import { openDatabase } from '../../../db/setup/database.ts'
+import { rootSecretFile } from '../../../db/setup/embedded/secret-file.ts'
+import { loadRootSecret } from '../../../features/auth/keys.ts'
+import { createStore } from '../../../features/storage/storage.ts'
+import { withDatabaseUrl } from '../../command/database.ts'
+import { Progress } from '../../files/progress.ts'
+import type { Note, Plan } from '../plan.ts'
+import { bringObjects, type SourceObject } from './bring-files.ts'
+import type { PlaceOfFiles } from './file-source.ts'
+
+/** One run at a time on a database; as of other adoptions. */
+const LOCK_ID = 0x53_56_43_40
+
+export type Target = { client: pg.Client; box: SecretBox; config: Config; url: string }
+
+/** The database of the configuration, prepared as a start does, with a connection of the server's own role. */
+export const withTarget = <T>(config: Config, work: (target: Target) => Promise<T>): Promise<T> =>
+  withDatabaseUrl(config, async (url) => {
+    const { pool } = await openDatabase({
+      url,
+      config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
+      api: config.api,
+      observe: () => {},
+      progress: () => {},
+    })
+    const file = config.database.url === '' ? rootSecretFile(config.data_dir) : undefined
+    const box = await loadRootSecret(pool, config.auth.jwt_secret, file)
+      .then((root) => secretBoxOf(config.auth, root))
+      .finally(() => pool.stop())
+    const { client } = await new Primary(url).find('svc')
+    try {
+      const { rowCount } = await client.query('select from (select pg_try_advisory_lock($1) as free) l where free', [
+        LOCK_ID,
+      ])
+      if (rowCount === 0) throw new Error('another svc adopt is at work on this database')
+      return await work({ client, box, config, url })
+    } finally {
+      await client.end().catch(() => {})
+    }
+  })
+
+export async function bringFilesOf(
+  { client, config }: Target,
+  source: string,
+  files: PlaceOfFiles,
+  objects: AsyncIterable<readonly SourceObject[]>,
+  { files: planned, notes }: Pick<Plan, 'files' | 'notes'>,
+): Promise<number> {
+  const progress = new Progress(planned.bytes, planned.count)
+  const store = createStore(config.storage)
+  store.start?.()
+  const heard = (bytes: number): void => {
+    progress.add(bytes)
+    progress.fileDone()
+  }
+  try {
+    return await bringObjects(
+      { client, store, files, source, maxSize: config.storage.max_file_size, notes, heard },
+      objects,
+    )
+  } finally {
+    await store.stop()
+    progress.end()
+  }
+}
+
+export const hasMark = async (client: pg.Client, source: string, kind: string, key: string): Promise<boolean> =>
+  (await client.query('select from svc.adopted where source = $1 and kind = $2 and key = $3', [source, kind, key]))
+    .rowCount !== 0
+
+export const markAs = (client: pg.Client, source: string, kind: string, key: string): Promise<unknown> =>
+  client.query('insert into svc.adopted (source, kind, key) values ($1, $2, $3) on conflict do nothing', [
+    source,
+    kind,
+    key,
+  ])
+
+/** Extensions that a superuser may make for an app: trusted ones, and these. */
+const HARMLESS = [
+  'vector',
+  'postgis',
+  'moddatetime',
+  'autoinc',
+  'insert_username',
+  'refint',
+  'earthdistance',
+  'uuid-ossp',
+  'pgcrypto',
+]
+
+/** Within a transaction. What PostgreSQL does not have here is listed. */
+export async function makeExtensions(
+  client: pg.Client,
+  extensions: readonly { name: string; schema: string }[],
+  notes: Note[],
+): Promise<void> {
+  const { rows } = await client.query<{ name: string; there: string; harmless: string }>(
+    `select a.name, (a.installed_version is not null)::text as there, (a.name = any ($1) or exists (
+       select from pg_catalog.pg_available_extension_versions v where v.name = a.name and v.version = a.default_version and v.trusted))::text as harmless
+     from pg_catalog.pg_available_extensions a`,
+    [HARMLESS],
+  )
+  const known = new Map(rows.map((row) => [row.name, row]))
+  for (const { name, schema } of extensions) {
+    const found = known.get(name)
+    const skip = (why: string): void => {
+      notes.push({ level: 'skipped', what: `extension ${name}`, why })
+    }
+    if (found?.there === 'true') continue
+    if (!found) skip(`its files are missing here: svc extensions add ${name}, then adopt into an empty database`)
+    else if (found.harmless !== 'true') skip('only a superuser should add it: add it by hand, then adopt')
+    else {
+      await client.query('savepoint extension')
+      const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`
+      const made = async (): Promise<void> => {
+        await client.query(`create schema if not exists ${quoted(schema)}`)
+        await client.query(`create extension ${quoted(name)} with schema ${quoted(schema)}`)
+        if (schema !== 'public') await client.query(`grant usage on schema ${quoted(schema)} to public`)
+      }
+      await made().catch(async (error: Error) => {
+        await client.query('rollback to savepoint extension')
+        skip(error.message)
+      })
+      await client.query('release savepoint extension')
+    }
+  }
+}
