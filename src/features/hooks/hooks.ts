@@ -105,14 +105,11 @@ export function createAuthHooks(deps: Deps): AuthHooks {
   const [signUp, signIn, claims, email, sms] = NAMES.map(asking)
   return {
     ...(signUp && {
-      beforeSignUp: async ({ method, provider, email: address, phone, device }) => {
-        const user = {
-          email: address ?? '',
-          ...(phone !== undefined && { phone }),
-          is_anonymous: method === 'anonymous',
-        }
-        const event = { method, ...(provider !== undefined && { provider }), user, ...deviceFacts(device) }
-        return (await signUp(device?.ip ?? provider ?? '', event, accountDataOf)) ?? {}
+      beforeSignUp: async ({ method, provider, subject, email: address = '', phone, device }) => {
+        const user = { email: address, ...(phone !== undefined && { phone }), is_anonymous: method === 'anonymous' }
+        const from = provider === undefined ? {} : { provider, subject }
+        const caller = device?.ip ?? JSON.stringify([provider, subject])
+        return (await signUp(caller, { method, ...from, user, ...deviceFacts(device) }, accountDataOf)) ?? {}
       },
     }),
     ...(signIn && {
