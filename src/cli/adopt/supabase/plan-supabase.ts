@@ -31,7 +31,7 @@ export type SupabasePlan = {
   catalogue: Catalogue
   authUsers: SourceTable
   authTriggers: SourceTrigger[]
-  /** Whether its auth.uid() reads claims one by one, as before 2021. */
+  /** Whether a function of auth reads claims one by one, as before December 2021. */
   isEarly: boolean
   steps: SchemaStep[]
   storage: SchemaStep[]
@@ -48,11 +48,11 @@ export async function planSupabase(
 ): Promise<SupabasePlan> {
   const { notes } = options
   const authUsers = await requireSupabase(from)
-  const [functions] = await readRows<{ source: string | null }>(
+  const [early] = await readRows<{ found: boolean }>(
     from,
-    `select (select p.prosrc from pg_proc p where p.oid = to_regprocedure('auth.uid()')) as source`,
+    `select exists (select from pg_proc p where p.pronamespace = 'auth'::regnamespace and p.proname in ('uid', 'role', 'email')
+       and p.prosrc ~ 'request\\.jwt\\.claim\\.' and p.prosrc !~ 'request\\.jwt\\.claims') as found`,
   )
-  const source = functions?.source ?? ''
   const extensions = await readExtensions(from, options.isInPlace ? [] : notes)
   const catalogue = await readCatalogue(from, SUPABASE_SCOPE)
   const authTriggers = (
@@ -90,7 +90,7 @@ export async function planSupabase(
     catalogue: copied,
     authUsers,
     authTriggers,
-    isEarly: source !== '' && !source.includes('request.jwt.claims'),
+    isEarly: early?.found === true,
     steps,
     storage,
     buckets,
