@@ -2,7 +2,7 @@
  * npm run bench live [-- concerned unconcerned broadcast]
  * Live lists of many users on one table under row-level security. `concerned`: each write is in the lists of ten of them; the lag is
  * from the request of the writer to the diff. `unconcerned`: what lists that no write concerns cost writers. `broadcast`: messages of a
- * channel to 200 members at two processes, beside changes of a table to as many. USERS, IDLE, SECONDS choose.
+ * channel to 200 members at two processes, beside changes of a table to as many. USERS, IDLE, SECONDS, ROUNDS choose.
  */
 
 import { WebSocket } from 'ws'
@@ -17,6 +17,7 @@ const runs = (name: string): boolean => wanted.length === 0 || wanted.includes(n
 const USERS = Number(process.env['USERS'] ?? 1_000)
 const IDLE = Number(process.env['IDLE'] ?? 10_000)
 const SECONDS = Number(process.env['SECONDS'] ?? 20)
+const ROUNDS = Number(process.env['ROUNDS'] ?? 3)
 const WRITES_PER_SECOND = 100
 const PER_TEAM = 10
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -140,7 +141,7 @@ async function unconcerned(people: readonly User[]): Promise<void> {
   }
   await rate()
   const ratios: number[] = []
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const alone = await rate()
     const paths = Array.from({ length: IDLE }, (_, i) => {
       const { token } = people[1 + (i % (people.length - 1))] as User
@@ -232,7 +233,7 @@ async function broadcast([person]: readonly User[]): Promise<void> {
     }
   }
   const ratios: number[] = []
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const changes = await deliveries(ports, token, { type: 'subscribe', tables: ['moves'] }, 'event', write)
     const send = broadcaster(server.port, token)
     const messages = await deliveries(ports, token, { type: 'join', channel: 'public:bench' }, 'message', send)

@@ -230,9 +230,11 @@ export async function createIdentity(
     if (!allowance.allowed) throw tooMany(allowance)
   }
   const agentResource = (): string => `${publicBaseUrl()}/api/mcp`
+  const allowsPrivateClients = config.agents.allow_private_clients
+  const toClients = lifecycle.own(createOutgoing({ allowPrivateNetworks: allowsPrivateClients }))
   const documents = new ClientDocuments({
     db,
-    outgoing: lifecycle.own(createOutgoing({ allowPrivateNetworks: config.agents.allow_private_clients })),
+    outgoing: toClients,
     countDocument: strangers('client_document', 20),
   })
   /** For /api/mcp: tokens of that resource, and the admin's, to be refused with a reason. */
@@ -253,7 +255,13 @@ export async function createIdentity(
     grants,
     accessTokens,
     tokens: auth.clientTokens,
+    endSession: auth.endSession,
+    outgoing: toClients,
+    allowsPrivateClients,
+    queue: platform.queue,
+    observe,
     cookieKey: keyFor('session cookie of pages'),
+    userCodeKey: keyFor('device user code'),
     dropEnded,
     enabled: isOAuthServer,
     appName,
@@ -263,6 +271,7 @@ export async function createIdentity(
     agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
     countRegistration: strangers('oauth_registration', 120),
     countPushed: strangers('oauth_pushed', 300),
+    countDevice: strangers('oauth_device', 120),
   })
   const users = createUsers({
     ...shared,

@@ -251,7 +251,7 @@ export const table = {
       secret: str('', 'signs what hooks at URLs get; required for those without a secret of their own'),
     },
     oauth_provider: {
-      enabled: bool(false, 'the OAuth 2.0 authorization server'),
+      enabled: bool(false, 'the OAuth 2.0 authorization server and OpenID provider'),
       access_token_duration: duration(3600, 'life of an access token it issues'),
       refresh_token_duration: duration(2_592_000, 'life of a refresh token it issues'),
       auth_code_duration: duration(600, 'life of a code', { min: 1, max: 600 }),
@@ -294,7 +294,10 @@ export const table = {
     quarantine: bool(true, 'after an agent has read text of others, its writes wait for the user'),
     api_keys: bool(false, 'API keys work at /api/mcp too'),
     admin: bool(false, 'tools for the operator at /api/admin/mcp'),
-    allow_private_clients: bool(false, 'documents of client ids may be on private addresses; for tests'),
+    allow_private_clients: bool(
+      false,
+      'documents of client ids and addresses for logouts may be on private networks; for tests',
+    ),
   },
   email: {
     backend: choice(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),

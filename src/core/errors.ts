@@ -98,6 +98,7 @@ const specific = {
   credential_not_found: 404,
   app_not_found: 404,
   api_key_not_found: 404,
+  device_code_not_found: 404,
   oauth_client_not_found: 404,
   job_not_found: 404,
   schedule_not_found: 404,

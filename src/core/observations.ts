@@ -90,6 +90,7 @@ export const observations = {
   'secrets encrypted anew': 'info',
   'secrets not encrypted anew': 'warn',
   'passkey refused': 'info',
+  'back-channel logout failed': 'warn',
   // messages
   mail: 'info',
   'mail sent': 'debug',

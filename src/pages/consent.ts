@@ -4,7 +4,7 @@ import { alertLine, buttons, el, find, pageData, show, soft } from './shared/dom
 import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
 import { showSignIn } from './shared/sign-in.ts'
-import { type AskedTerms, readsOnly, termsInWords } from './shared/terms.ts'
+import { type RequestedTerms, readsOnly, termsInWords } from './shared/terms.ts'
 
 // The consent page of the OAuth server: sign in, then approve or deny.
 
@@ -13,7 +13,7 @@ type ConsentRequest = {
   client_name: string
   client_host?: string
   redirect_uri: string
-} & AskedTerms
+} & RequestedTerms
 type Redirect = { requires_consent: false; redirect_to: string }
 
 /** Who decides: the user of the session in memory, or of the cookie, whose answer carries the form token. */
@@ -109,7 +109,7 @@ function placeOf(uri: string): string {
 }
 
 /** What only the user can choose: how an agent writes, and until when. */
-function agentChoices({ scope }: AskedTerms): HTMLElement[] {
+function agentChoices({ scope }: RequestedTerms): HTMLElement[] {
   const way = (value: string, label: string, isFirst = false) =>
     el('label', {}, el('input', { type: 'radio', name: 'way', value, checked: isFirst }), label)
   const ways = readsOnly(scope)

@@ -16,7 +16,10 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 const PROGRAM = `
 import { ApiError, createClient, where } from 'savanna-client'
 import { createClient as createDataClient } from 'savanna-client/data'
+import { createAccount } from 'savanna-client/account'
 import { createAuth } from 'savanna-client/auth'
+import { createOauth } from 'savanna-client/oauth'
+import { createPasskeys } from 'savanna-client/passkeys'
 import { createRealtime } from 'savanna-client/realtime'
 import { createStorage } from 'savanna-client/storage'
 
@@ -26,7 +29,9 @@ const { items } = await svc.from('notes').list({ filter: where\`id = \${Number(i
 const small = createDataClient(process.argv[2] ?? '')
 createRealtime(small.core)
 createStorage(small.core)
-await createAuth(small.core).login({ email: 'a@x.test', password: 'wrong password' }).catch((error) => {
+const auth = createAuth(small.core)
+Object.assign(auth, createOauth(small.core), createAccount(small.core), { passkey: createPasskeys(small.core) })
+await auth.login({ email: 'a@x.test', password: 'wrong password' }).catch((error) => {
   if (!(error instanceof ApiError)) throw error
 })
 console.log(items[0]?.['title'])

@@ -14,7 +14,7 @@ const [COMMAND_COMPLETE, DATA_ROW, ROW_DESCRIPTION, COPY_OUT, COPY_BOTH, COPY_IN
   Buffer.from('CDTHWGdcZ')
 const HEADER = 5
 /** The socket is not read while more than this waits for its taker. */
-const MOST_WAITING = 4 * 2 ** 20
+const MOST_WAITING = 2 * 2 ** 20
 
 /** One connection that speaks the replication protocol, or COPY: one command at a time, as simple queries. */
 export class ReplicationConnection {

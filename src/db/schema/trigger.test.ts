@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createDatabase, withoutInvokerViews } from '../../../test/kit/cluster.ts'
+import { createDatabase, postgresMajor, withoutInvokerViews } from '../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { poolOn } from '../../../test/kit/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
@@ -113,7 +113,8 @@ test('what changes the schema notifies, what does not is silent', async (t) => {
   const silent = [
     'create temporary table t (id serial primary key, n text default 1 check (n <> 1::text))',
     'create index on t (n)',
-    'alter table t drop column n',
+    // PostgreSQL 14 does not say that what is dropped with it was temporary.
+    ...(postgresMajor < 15 ? [] : ['alter table t drop column n']),
     'drop table t',
     'create temporary table made as select 1 as x',
     'refresh materialized view mv',

@@ -115,7 +115,7 @@ export class AccessTokens {
     return { sub: userId, ...claimsByScope(scope, JSON.parse(claims)) }
   }
 
-  /** RFC 7662, section 2.2: of a client's own tokens. What is not good, unknown or another's is not told apart. */
+  /** RFC 7662, section 2.2: of a client's own tokens. What is not good, unknown or another's has one answer. */
   async introspect(token: string, client: Client): Promise<object> {
     const [found] = await this.#db.rows<IntrospectedRow>(ON_BEHALF, introspected(sha256(token), client.id))
     if (!found || !mayGrant(found, found.scope)) return { active: false }

@@ -1,7 +1,7 @@
 import * as t from '../../core/json-type.ts'
 import { pageQuery, parsePage } from '../../core/page.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
-import type { Clients } from './clients.ts'
+import type { ClientInput, Clients } from './clients.ts'
 
 const client = t.object({
   id: t.uuid(),
@@ -11,6 +11,8 @@ const client = t.object({
   redirectUris: t.array(t.string()),
   scopes: t.array(t.string()),
   clientType: t.oneOf(['confidential', 'public']),
+  postLogoutRedirectUris: t.array(t.string()),
+  backchannelLogoutUri: t.nullable(t.string()),
   createdAt: t.time(),
   updatedAt: t.time(),
   revokedAt: t.nullable(t.time()),
@@ -22,8 +24,29 @@ const client = t.object({
 
 const change = {
   redirectUris: t.optional(t.array(t.string())),
-  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite, *, storage:read or storage:write' }))),
+  scopes: t.optional(
+    t.array(
+      t.string({
+        description: 'readonly, readwrite, *, storage:read, storage:write, openid, profile, email or offline_access',
+      }),
+    ),
+  ),
+  postLogoutRedirectUris: t.optional(t.array(t.string({ description: 'where a browser may go after a logout' }))),
+  backchannelLogoutUri: t.optional(
+    t.nullable(t.string({ description: 'https address that hears of the end of sessions; never a private network' })),
+  ),
 }
+type Change = t.TypeOf<typeof changed>
+const changed = t.object({ name: t.string(), ...change })
+
+/** Left out means none. */
+const settingsOf = (given: Change): ClientInput => ({
+  name: given.name,
+  redirectUris: given.redirectUris ?? [],
+  scopes: given.scopes ?? [],
+  postLogoutRedirectUris: given.postLogoutRedirectUris ?? [],
+  backchannelLogoutUri: given.backchannelLogoutUri ?? null,
+})
 const newClient = t.object({
   name: t.string(),
   appId: t.uuid({ refusal: 'invalid appId format' }),
@@ -51,8 +74,8 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       body: newClient,
       answers: { 201: t.object({ clientSecret: t.optional(t.string()), client }) },
       handle: async (call) => {
-        const { appId, clientType = 'confidential', name, redirectUris = [], scopes = [] } = call.body
-        return json(201, await clients.create(appId, clientType, { name, redirectUris, scopes }, call))
+        const { appId, clientType = 'confidential' } = call.body
+        return json(201, await clients.create(appId, clientType, settingsOf(call.body), call))
       },
     }),
     route('GET /api/admin/oauth/clients/{clientId}', {
@@ -63,16 +86,13 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       handle: async ({ params }) => jsonText(200, await clients.one(params.clientId)),
     }),
     route('PUT /api/admin/oauth/clients/{clientId}', {
-      summary: 'Change name, redirect URIs and scopes',
+      summary: 'Change name, redirect URIs, scopes and addresses for logouts',
       leastRole: 'operator',
       ...one,
       audit: 'oauth_client.update',
-      body: t.object({ name: t.string(), ...change }),
+      body: changed,
       answers: { 200: client },
-      handle: async (call) => {
-        const { name, redirectUris = [], scopes = [] } = call.body
-        return jsonText(200, await clients.update(call.params.clientId, { name, redirectUris, scopes }, call))
-      },
+      handle: async (call) => jsonText(200, await clients.update(call.params.clientId, settingsOf(call.body), call)),
     }),
     route('DELETE /api/admin/oauth/clients/{clientId}', {
       summary: 'Revoke a client; its tokens end everywhere',

@@ -12,7 +12,11 @@ const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)
  * Throws unless a request is for a resource of this server, or for none. Clients that came without the operator are agents:
  * they get no token for the API itself.
  */
-export function checkResource(request: AuthorizationRequest, client: Client, own: string | undefined): void {
+export function checkResource(
+  request: Pick<AuthorizationRequest, 'scope' | 'resource'>,
+  client: Client,
+  own: string | undefined,
+): void {
   const { resource } = request
   if (resource === '') {
     if (client.origin !== 'operator') throw refuse('invalid_target', 'resource is required')

@@ -8,7 +8,7 @@ import type { Sql } from '../../db/sql.ts'
 import type { ClientTokens } from '../../identity/client-tokens.ts'
 import { checkResource } from './agent-terms.ts'
 import { type AuthorizationRequest, type FormFields, requestOfQuery } from './authorization-request.ts'
-import { isRedirectUri, runChecks } from './authorize-checks.ts'
+import { isRedirectUri, mayGrant, runChecks } from './authorize-checks.ts'
 import type { BrowserSessions } from './browser-sessions.ts'
 import { type ClientDocuments, isDocumentUrl } from './client-documents.ts'
 import { type Client, clientNamed } from './client-sql.ts'
@@ -28,12 +28,12 @@ export type AuthorizeDeps = {
 }
 
 /** A request as its client made it. `spend`: of one that was pushed. */
-export type Asked = { client: Client; request: AuthorizationRequest; spend: Sql | undefined }
+export type OpenRequest = { client: Client; request: AuthorizationRequest; spend: Sql | undefined }
 
-export type Decision =
+type Decision =
   | { kind: 'redirect'; request: AuthorizationRequest; answer: Readonly<Record<string, string>> }
   | { kind: 'sign in'; why: string; request: AuthorizationRequest }
-  | { kind: 'prompt'; asked: Asked }
+  | { kind: 'prompt'; open: OpenRequest }
 
 /** A sign-in of the last ten minutes is one of this request, for `prompt=login` and the time that a consent takes. */
 const FRESH_SECONDS = 600
@@ -60,11 +60,11 @@ export class Authorize {
     const { fields, spend } = await this.parametersOf(query)
     const request = requestOfQuery(fields)
     const client = await this.#clientOf(fields['client_id'], user && ip)
-    const asked = { client, request, spend }
-    if (!request.prompts.includes('none')) return this.#decideOn(asked, user, by)
+    const open = { client, request, spend }
+    if (!request.prompts.includes('none')) return this.#decideOn(open, user, by)
     // OpenID Connect Core, section 3.1.2.6: no page is shown that could say an error, so the client gets it.
     if (!isRedirectUri(client, request.redirectUri)) throw refuse('invalid_request', 'redirect_uri is not registered')
-    return this.#decideOn(asked, user, by).catch(async (error: unknown): Promise<Decision> => {
+    return this.#decideOn(open, user, by).catch(async (error: unknown): Promise<Decision> => {
       const answer = silentAnswer(error)
       if (!answer) throw error
       if (spend) await this.#deps.db.run(ON_BEHALF, spend)
@@ -72,25 +72,47 @@ export class Authorize {
     })
   }
 
-  async #decideOn(asked: Asked, user: UserIdentity | undefined, by: 'bearer' | 'cookie'): Promise<Decision> {
-    const { client, request, spend } = asked
+  async #decideOn(open: OpenRequest, user: UserIdentity | undefined, by: 'bearer' | 'cookie'): Promise<Decision> {
+    const { client, request, spend } = open
     const isSilent = request.prompts.includes('none')
-    await this.check(asked)
+    await this.check(open)
     const why = await this.#whySignIn(request, user, by, isSilent ? 0 : ON_THE_WAY_SECONDS)
     if (why !== undefined && isSilent) throw refuse('login_required', why)
     if (why !== undefined || !user) return { kind: 'sign in', why: why ?? '', request }
-    if (!request.prompts.includes('consent')) {
+    // RFC 8252, section 8.6: any program can open a browser here and listen where a native application would.
+    const isAssured =
+      by === 'bearer' || client.clientType === 'confidential' || request.redirectUri.startsWith('https:')
+    if (isAssured && !request.prompts.includes('consent')) {
       const code = await this.#deps.grants.codeOfConsent(user, client, request, spend)
       if (code !== undefined) return { kind: 'redirect', request, answer: { code } }
     }
-    if (isSilent) throw refuse('consent_required', 'the user has not agreed to this yet')
+    if (isSilent) throw refuse('consent_required', 'the user has to agree to this')
     if (spend && (await this.#deps.db.run(ON_BEHALF, spend)) === 0) throw usedBefore()
-    return { kind: 'prompt', asked: { client, request, spend: undefined } }
+    return { kind: 'prompt', open: { client, request, spend: undefined } }
   }
 
   /** Runs for the prompt and for the consent, so that only what was prompted can be approved. */
-  async check({ client, request }: Pick<Asked, 'client' | 'request'>): Promise<void> {
+  async check({ client, request }: Pick<OpenRequest, 'client' | 'request'>): Promise<void> {
     runChecks(request, client)
+    await this.#checkRights(client, request)
+  }
+
+  /** As `check`, of a request that no browser makes. Its tokens are for the API: agents have a browser. */
+  async checkGrant(
+    client: Client,
+    request: Pick<AuthorizationRequest, 'scope' | 'tables' | 'resource'>,
+  ): Promise<void> {
+    if (!mayGrant(client, request.scope)) {
+      throw refuse('invalid_scope', 'scope is not one that this client may ask for')
+    }
+    if (request.resource !== '') throw refuse('invalid_target', 'devices have no resource')
+    await this.#checkRights(client, request)
+  }
+
+  async #checkRights(
+    client: Client,
+    request: Pick<AuthorizationRequest, 'scope' | 'tables' | 'resource'>,
+  ): Promise<void> {
     checkResource(request, client, this.#deps.agents?.resource())
     if (hasScope(request.scope, 'openid') && this.#deps.tokens.algorithms().length === 0) {
       throw refuse('invalid_scope', 'openid needs a key that clients can verify: auth.signing_algorithm is HS256')
@@ -146,7 +168,7 @@ export class Authorize {
   }
 }
 
-/** What a client hears that asked for no page. */
+/** What a client hears that wants no page. */
 function silentAnswer(error: unknown): Record<string, string> | undefined {
   if (error instanceof OAuthError) return { error: error.code, error_description: error.message }
   const needsFactor = error instanceof AppError && error.errorCode === 'insufficient_aal'

@@ -85,6 +85,19 @@ test('what was agreed to needs no page; what was not needs one, and prompt=none 
   assert.deepEqual([lost.status, lost.headers.get('location')], [400, null])
 })
 
+test('an application that any program could stand in for is confirmed each time', async () => {
+  const native = await oauthApplication(api, ana.user.id, { redirectUris: ['http://127.0.0.1/cb'] })
+  const request = native.request({ redirect_uri: 'http://127.0.0.1:4000/cb' })
+  const approved = await native.approve(ana.token, { redirect_uri: 'http://127.0.0.1:4000/cb' })
+  assert.equal(approved.status, 200)
+  const at = (more: object) =>
+    api.call(`GET /oauth/consent?${new URLSearchParams({ ...(request as Record<string, string>), ...more })}`, {
+      headers: { cookie },
+    })
+  assert.notEqual(dataOf((await at({})).text, 'form-token'), '')
+  assert.equal(place((await at({ prompt: 'none' })).headers.get('location')).get('error'), 'consent_required')
+})
+
 test('a denial is one, and spends the token too', async () => {
   const token = dataOf((await visit({ scope: 'readonly' })).text, 'form-token')
   const denied = await decide(token, 'deny')

@@ -13,6 +13,8 @@ export type Client = {
   origin: ClientOrigin
   /** Of a client that is a document: too old to be trusted without another look. */
   isStale: boolean
+  postLogoutRedirectUris: string[]
+  backchannelLogoutUri: string | null
 }
 
 /** Made by the operator; a document at the address that is its id; registered by itself (RFC 7591). */
@@ -20,7 +22,8 @@ export type ClientOrigin = 'operator' | 'document' | 'registered'
 
 const columns = sql`c.id::text as id, c.client_id as "clientId", c.app_id::text as "appId", c.name,
   c.client_type as "clientType", c.redirect_uris as "redirectUris", c.scopes, c.secret_hash as "secretHash",
-  c.revoked_at as "revokedAt", c.origin, coalesce(c.fetched_at < now() - interval '1 hour', false) as "isStale"`
+  c.revoked_at as "revokedAt", c.origin, coalesce(c.fetched_at < now() - interval '1 hour', false) as "isStale",
+  c.post_logout_redirect_uris as "postLogoutRedirectUris", c.backchannel_logout_uri as "backchannelLogoutUri"`
 
 export const clientNamed = (clientId: string): Sql =>
   sql`select ${columns} from svc.oauth_clients c where c.client_id = ${clientId}`
@@ -28,6 +31,7 @@ export const clientNamed = (clientId: string): Sql =>
 /** A client as the admin API shows it. */
 const clientJson = sql`json_build_object(
   'id', c.id, 'appId', c.app_id, 'clientId', c.client_id, 'name', c.name, 'redirectUris', c.redirect_uris, 'scopes', c.scopes,
+  'postLogoutRedirectUris', c.post_logout_redirect_uris, 'backchannelLogoutUri', c.backchannel_logout_uri,
   'clientType', c.client_type, 'createdAt', svc.iso_utc(c.created_at), 'updatedAt', svc.iso_utc(c.updated_at),
   'revokedAt', svc.iso_utc(c.revoked_at), 'totalGrants', c.total_grants,
   'lastTokenIssuedAt', svc.iso_utc(c.last_token_issued_at),
@@ -47,18 +51,25 @@ export const clientsPage = ({ page, perPage, offset }: { page: number; perPage: 
     'totalPages', ceil(n.total::numeric / ${perPage}::int)::int)::text
   from (select count(*) as total from svc.oauth_clients) n`
 
-export type NewClient = Pick<Client, 'clientId' | 'name' | 'clientType' | 'redirectUris' | 'scopes' | 'secretHash'> & {
-  appId: string
-}
+/** What the operator says of a client. */
+export type ClientSettings = Pick<
+  Client,
+  'name' | 'redirectUris' | 'scopes' | 'postLogoutRedirectUris' | 'backchannelLogoutUri'
+>
+
+export type NewClient = ClientSettings & Pick<Client, 'clientId' | 'clientType' | 'secretHash'> & { appId: string }
 
 /** No row if the app does not exist. */
 export const insertClient = (c: NewClient): Sql => sql`
-  insert into svc.oauth_clients (client_id, app_id, name, client_type, secret_hash, redirect_uris, scopes)
-  select ${c.clientId}, a.id, ${c.name}, ${c.clientType}, ${c.secretHash}, ${c.redirectUris}::text[], ${c.scopes}::text[]
+  insert into svc.oauth_clients (client_id, app_id, name, client_type, secret_hash, redirect_uris, scopes,
+    post_logout_redirect_uris, backchannel_logout_uri)
+  select ${c.clientId}, a.id, ${c.name}, ${c.clientType}, ${c.secretHash}, ${c.redirectUris}::text[], ${c.scopes}::text[],
+    ${c.postLogoutRedirectUris}::text[], ${c.backchannelLogoutUri}
   from svc.apps a where a.id = ${c.appId}::uuid for key share`
 
-export const updateClient = (clientId: string, c: Pick<Client, 'name' | 'redirectUris' | 'scopes'>): Sql => sql`
+export const updateClient = (clientId: string, c: ClientSettings): Sql => sql`
   update svc.oauth_clients set name = ${c.name}, redirect_uris = ${c.redirectUris}::text[], scopes = ${c.scopes}::text[],
+    post_logout_redirect_uris = ${c.postLogoutRedirectUris}::text[], backchannel_logout_uri = ${c.backchannelLogoutUri},
     updated_at = now()
   where client_id = ${clientId} and revoked_at is null`
 

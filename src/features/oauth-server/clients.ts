@@ -11,7 +11,14 @@ import * as q from './client-sql.ts'
 const MAX_NAME = 255
 const MAX_URIS = 100
 
-export type ClientInput = { name: string; redirectUris: readonly string[]; scopes: readonly string[] }
+export type ClientInput = {
+  name: string
+  redirectUris: readonly string[]
+  scopes: readonly string[]
+  postLogoutRedirectUris: readonly string[]
+  /** Null: the client does not hear of logouts. */
+  backchannelLogoutUri: string | null
+}
 
 /** OAuth clients, registered by the operator. */
 export class Clients {
@@ -19,9 +26,13 @@ export class Clients {
   /** Drops what has ended from this process's caches. */
   readonly #dropEnded: () => Promise<void>
 
-  constructor(db: Db, dropEnded: () => Promise<void>) {
-    this.#db = db
-    this.#dropEnded = dropEnded
+  /** Whether the server may send logouts to an address. */
+  readonly #isLogoutUri: (uri: string) => boolean
+
+  constructor(deps: { db: Db; dropEnded: () => Promise<void>; isLogoutUri: (uri: string) => boolean }) {
+    this.#db = deps.db
+    this.#dropEnded = deps.dropEnded
+    this.#isLogoutUri = deps.isLogoutUri
   }
 
   async page(page: { page: number; perPage: number; offset: number }): Promise<string> {
@@ -39,7 +50,7 @@ export class Clients {
     act: AuditSource,
   ): Promise<{ clientSecret?: string; client: { id: string } }> {
     if (type !== 'confidential' && type !== 'public') throw badRequest('invalid client type')
-    const checked = check(input, type)
+    const checked = this.#check(input, type)
     const secret = type === 'confidential' ? newSecret() : undefined
     const clientId = `svc_cid_${randomHex(16)}`
     const made = {
@@ -65,7 +76,7 @@ export class Clients {
       this.#db,
       async (tx) => {
         const client = await livingIn(tx, clientId)
-        const checked = check(input, client.clientType)
+        const checked = this.#check(input, client.clientType)
         await tx.run(q.updateClient(clientId, checked))
         await endTakenScopes(tx, clientId, checked)
         return clientIn(tx, clientId)
@@ -101,6 +112,20 @@ export class Clients {
       () => act.audit(),
     )
     await this.#dropEnded()
+  }
+
+  #check(input: ClientInput, type: string): q.ClientSettings {
+    const { postLogoutRedirectUris: after, backchannelLogoutUri: uri } = input
+    const checked = check(input, type)
+    if (after.length > MAX_URIS) throw badRequest(`at most ${MAX_URIS} post-logout redirect URIs are allowed`)
+    const wrong = after.find((one) => !isRegistrable(one, type))
+    if (wrong !== undefined) {
+      throw new AppError('validation_failed', `invalid post-logout redirect URI: ${wrong.slice(0, 200)}`)
+    }
+    if (uri !== null && uri !== '' && !this.#isLogoutUri(uri)) {
+      throw new AppError('validation_failed', `invalid back-channel logout URI: ${uri.slice(0, 200)}`)
+    }
+    return { ...checked, postLogoutRedirectUris: [...new Set(after)], backchannelLogoutUri: uri || null }
   }
 }
 

@@ -20,12 +20,12 @@ const NOTHING = { prompt: '', formToken: '', user: '', login: '', problem: '' }
 
 /**
  * The authorization endpoint that people see. Its URL has the parameters of authorize. A browser that is signed in by its
- * cookie gets its code without a page where the user agreed before, and is asked at once where not; with `prompt=none` it
+ * cookie gets its code without a page where the user agreed before, and sees what it is about at once where not; with `prompt=none` it
  * never sees a page.
  */
 export const consentPage = (deps: ConsentPageDeps): Route =>
   route('GET /oauth/consent', {
-    summary: 'Page where people are asked for their consent',
+    summary: 'Page where people give their consent',
     auth: 'none',
     requires: deps.requires,
     errorBody,
@@ -50,10 +50,10 @@ export const consentPage = (deps: ConsentPageDeps): Route =>
           return redirectReply(addressBack(decided.request, decided.answer, deps.publicBaseUrl()), false)
         }
         if (decided.kind === 'sign in' || !user) return await page({ login })
-        const { client, request } = decided.asked
+        const { client, request } = decided.open
         const shown: ShownConsent = { clientId: client.clientId, request }
         const formToken = await prompts.keep('consent', user, shown)
-        return await page({ prompt: JSON.stringify(promptOf(decided.asked)), formToken, user: user.email, login })
+        return await page({ prompt: JSON.stringify(promptOf(decided.open)), formToken, user: user.email, login })
       } catch (error) {
         // A session of one factor, of a user who has two.
         if (error instanceof AppError && error.errorCode === 'insufficient_aal') return page({})

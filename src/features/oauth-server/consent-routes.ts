@@ -5,13 +5,13 @@ import type { Db } from '../../db/db.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { termsOfBody } from './agent-terms.ts'
 import { type AuthorizationRequest, requestOfBody } from './authorization-request.ts'
-import type { Asked, Authorize } from './authorize.ts'
+import type { Authorize, OpenRequest } from './authorize.ts'
 import type { BrowserSessions } from './browser-sessions.ts'
 import { errorBody, refuse, usedBefore } from './errors.ts'
 import type { Grants } from './grants.ts'
 import type { Prompts } from './prompts.ts'
 
-export type ConsentDeps = {
+type ConsentDeps = {
   db: Db
   grants: Grants
   authorize: Authorize
@@ -91,7 +91,7 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
         const decided = await authorize.decide(call.query, user, 'bearer', call.ip)
         if (decided.kind === 'sign in') throw refuse('login_required', decided.why)
         if (decided.kind === 'redirect') return back(call, decided.request, decided.answer)
-        return { ...json(200, promptOf(decided.asked)), headers: NO_STORE }
+        return { ...json(200, promptOf(decided.open)), headers: NO_STORE }
       },
     }),
 
@@ -198,8 +198,8 @@ export function refuseRepeated({ repeated }: Call): void {
   if (name !== undefined) throw refuse('invalid_request', `${name} is given more than once`)
 }
 
-/** What the user is asked, and what a consent by bearer sends back. */
-export const promptOf = ({ client, request }: Pick<Asked, 'client' | 'request'>) => ({
+/** What the user sees, and what a consent by bearer sends back. */
+export const promptOf = ({ client, request }: Pick<OpenRequest, 'client' | 'request'>) => ({
   requires_consent: true,
   client_id: client.clientId,
   client_name: client.name,

@@ -10,7 +10,8 @@ import { lockCaller, lockOwner } from '../../identity/users.ts'
 import { type AuthorizationRequest, orderedScope, tableList } from './authorization-request.ts'
 import { isRedirectUri, isVerifier, mayGrant } from './authorize-checks.ts'
 import { type Client, type ClientRights, lockClient } from './client-sql.ts'
-import { invalidClient, refuse, usedBefore } from './errors.ts'
+import { countPoll, type DeviceCode, lockDeviceCode, spendDeviceCode, userOfDevice } from './device-sql.ts'
+import { invalidClient, type OAuthError, refuse, usedBefore } from './errors.ts'
 import { idTokenClaims, userClaims } from './openid.ts'
 import * as q from './sql.ts'
 
@@ -51,7 +52,7 @@ type GrantDeps = {
 /** What tokens are issued of. */
 type Issue = Pick<q.NewGrant, 'id' | 'userId' | 'scope' | 'signIn'> & {
   client: Pick<Client, 'id' | 'clientId'>
-  by: 'code' | 'client' | 'refresh'
+  by: 'code' | 'device' | 'client' | 'refresh'
   nonce: string | null
 }
 
@@ -178,6 +179,44 @@ export class Grants {
     })
   }
 
+  /** RFC 8628, section 3.4: of parallel polls one gets the tokens. */
+  async redeemDeviceCode(client: Client, form: Form): Promise<TokenAnswer> {
+    const hash = sha256(required(form, 'device_code'))
+    // Kept although the poll is refused.
+    const refusal: { error?: OAuthError } = {}
+    const { tokens, ended } = await this.#inExchange(client, userOfDevice(hash), async (tx, rights) => {
+      const [found] = await tx.rows<DeviceCode>(lockDeviceCode(hash))
+      if (!found || found.client !== client.id || found.isUsed) throw invalidGrant('unknown or used device code')
+      if (found.isExpired) throw refuse('expired_token', 'the device code has expired')
+      if (found.decision === 'deny') throw refuse('access_denied', 'the user denied the request')
+      const { userId, scope, tables, signIn } = found
+      if (found.decision === null || userId === null) {
+        await tx.run(countPoll(hash, found.isEarly))
+        refusal.error = found.isEarly
+          ? refuse('slow_down', 'wait five seconds longer between two polls')
+          : refuse('authorization_pending', 'the user has not decided yet')
+        return { ended: [] }
+      }
+      if (!mayGrant(rights, scope)) throw invalidGrant(TAKEN)
+      await tx.run(spendDeviceCode(hash))
+      const grant = {
+        id: randomUUID(),
+        client: client.id,
+        userId,
+        scope,
+        tables,
+        resource: '',
+        terms: q.NO_TERMS,
+        signIn,
+      }
+      const tokens = await this.#issue(tx, grant, { client, by: 'device', nonce: null })
+      return { tokens, ended: idsOf(await tx.rows(q.endOldGrants(userId, client.id, MAX_GRANTS))) }
+    })
+    this.#deps.onRevoked(ended)
+    if (tokens) return tokens
+    throw refusal.error ?? invalidGrant('unknown or used device code')
+  }
+
   /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
   async refresh(client: Client, form: Form): Promise<TokenAnswer> {
     const hash = sha256(required(form, 'refresh_token'))
@@ -219,15 +258,23 @@ export class Grants {
     user: Sql | undefined,
     work: (tx: Tx, rights: ClientRights) => Promise<Exchanged>,
   ): Promise<TokenAnswer> {
-    const { tokens, ended } = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
+    const { tokens, ended } = await this.#inExchange(client, user, work)
+    this.#deps.onRevoked(ended)
+    if (tokens) return tokens
+    throw invalidGrant('the token has been used before; everything it led to has ended')
+  }
+
+  #inExchange(
+    client: Client,
+    user: Sql | undefined,
+    work: (tx: Tx, rights: ClientRights) => Promise<Exchanged>,
+  ): Promise<Exchanged> {
+    return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       if (user) await tx.run(lockOwner(user))
       const rights = await tx.fly(lockClient(client.id))
       if (rights === null) throw invalidClient()
       return work(tx, JSON.parse(rights) as ClientRights)
     })
-    this.#deps.onRevoked(ended)
-    if (tokens) return tokens
-    throw invalidGrant('the token has been used before; everything it led to has ended')
   }
 
   async #issue(tx: Tx, grant: q.NewGrant, by: Pick<Issue, 'client' | 'by' | 'nonce'>): Promise<TokenAnswer> {
@@ -277,8 +324,8 @@ async function keepLogin(tx: Tx, { client, userId, signIn }: q.NewGrant): Promis
 
 /** RFC 8707, section 2.2: left out, it is that of the grant. */
 function requireSameResource(form: Form, resource: string): void {
-  const asked = form['resource']
-  if (asked !== undefined && asked !== '' && asked !== resource) {
+  const wanted = form['resource']
+  if (wanted !== undefined && wanted !== '' && wanted !== resource) {
     throw refuse('invalid_target', 'resource differs from the one of the grant')
   }
 }

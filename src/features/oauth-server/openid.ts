@@ -36,7 +36,7 @@ export type SignInFacts = {
   readonly amr: readonly string[]
 }
 
-export type UserClaims = {
+type UserClaims = {
   email: string | null
   email_verified: boolean
   updated_at: number

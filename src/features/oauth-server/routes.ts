@@ -1,15 +1,23 @@
-import { notFound } from '../../core/errors.ts'
+import { hasStatus, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Queue } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContentAfter, type Route, requireEnabled, route } from '../../http/route.ts'
+import type { ClientTokens } from '../../identity/client-tokens.ts'
 import type { AccessTokens } from './access-tokens.ts'
 import { clientRoutes } from './admin-routes.ts'
 import { Authorize, type AuthorizeDeps } from './authorize.ts'
+import { startBackchannel } from './backchannel.ts'
 import { BrowserSessions } from './browser-sessions.ts'
 import { Clients } from './clients.ts'
 import { consentPage, type PageDeps } from './consent-page.ts'
 import { consentRoutes, requirePerson } from './consent-routes.ts'
+import { DeviceGrant } from './device-grant.ts'
+import { type DeviceRouteDeps, deviceGrantRoutes } from './device-grant-routes.ts'
 import type { Grants } from './grants.ts'
+import { type LogoutDeps, logoutRoutes } from './logout-routes.ts'
 import { metadataOf } from './metadata.ts'
 import { Prompts } from './prompts.ts'
 import { PushedRequests } from './pushed-requests.ts'
@@ -17,15 +25,26 @@ import { type RegistrationDeps, registrationRoute } from './registration.ts'
 import { type TokenRouteDeps, tokenRoutes } from './token-routes.ts'
 import { userInfoRoutes } from './userinfo.ts'
 
-export type OAuthServerDeps = Pick<AuthorizeDeps, 'db' | 'schema' | 'grants' | 'tokens' | 'agents'> &
+export type OAuthServerDeps = Pick<AuthorizeDeps, 'db' | 'schema' | 'grants' | 'agents'> &
   Pick<RegistrationDeps, 'countRegistration'> &
   Pick<TokenRouteDeps, 'countPushed'> &
+  Pick<DeviceRouteDeps, 'countDevice'> &
+  Pick<LogoutDeps, 'endSession'> &
   Omit<PageDeps, 'requires'> & {
     accessTokens: AccessTokens
     /** auth.oauth_provider.enabled */
     enabled: boolean
     /** Of the cookie of the pages. */
     cookieKey: Buffer
+    tokens: ClientTokens
+    /** Of the codes that people type. */
+    userCodeKey: Buffer
+    /** To addresses of clients. Never reaches private networks, unless `allowsPrivateClients`. */
+    outgoing: Outgoing
+    /** agents.allow_private_clients, for tests. */
+    allowsPrivateClients: boolean
+    queue: Queue
+    observe: Observe
     /** Drops what has ended from this process's caches. */
     dropEnded: () => Promise<void>
     /** auth.oauth_provider.registration */
@@ -34,7 +53,17 @@ export type OAuthServerDeps = Pick<AuthorizeDeps, 'db' | 'schema' | 'grants' | '
 
 export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const { db, grants, tokens } = deps
-  const clients = new Clients(db, deps.dropEnded)
+  const clients = new Clients({ ...deps, isLogoutUri })
+  function isLogoutUri(uri: string): boolean {
+    if (!(uri.startsWith('https://') || deps.allowsPrivateClients) || uri.includes('#')) return false
+    try {
+      deps.outgoing.assertAllowedUrl(uri)
+      return true
+    } catch (error) {
+      if (hasStatus(error, 400)) return false
+      throw error
+    }
+  }
   const requires = requireEnabled(deps.enabled, () =>
     notFound('OAuth provider mode is not enabled', 'feature_disabled'),
   )
@@ -45,7 +74,8 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const [pushed, prompts] = [new PushedRequests(db), new Prompts(db)]
   const browsers = new BrowserSessions({ db, key: deps.cookieKey })
   const authorize = new Authorize({ ...deps, pushed, browsers })
-  const parts = { ...deps, pushed, prompts, browsers, authorize, requires }
+  const devices = new DeviceGrant({ db, userCodeKey: deps.userCodeKey })
+  const parts = { ...deps, devices, pushed, prompts, browsers, authorize, requires }
   const metadata = () =>
     metadataOf(deps.publicBaseUrl(), {
       hasDocuments: deps.agents !== undefined,
@@ -59,6 +89,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       ...grantRoutes(grants, requires),
       ...tokenRoutes(parts),
       ...userInfoRoutes(parts),
+      ...deviceGrantRoutes(parts),
       ...discoveryRoutes(metadata, requires, () => {
         requires()
         if (tokens.algorithms().length > 0) return
@@ -66,8 +97,12 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       }),
       registrationRoute({ db, requires: requiresRegistration, countRegistration: deps.countRegistration }),
       consentPage(parts),
+      ...logoutRoutes(parts),
       ...clientRoutes(clients, requires),
     ],
+    start: () => {
+      if (deps.enabled) startBackchannel(deps)
+    },
   }
 }
 

@@ -218,6 +218,8 @@ export const dropExpired: readonly RemoveSlice[] = [
   dropUnheld(sql`svc.oauth_codes`, isExpired),
   dropUnheld(sql`svc.oauth_pushed`, isExpired),
   dropUnheld(sql`svc.oauth_prompts`, isExpired),
+  dropUnheld(sql`svc.oauth_device_codes`, isExpired),
+  dropUnheld(sql`svc.oauth_device_misses`, isExpired),
   dropUnheld(sql`svc.oauth_access_tokens`, isExpired),
   dropUnheld(sql`svc.oauth_refresh_tokens`, isExpired),
   dropUnheld(

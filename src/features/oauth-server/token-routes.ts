@@ -9,6 +9,7 @@ import type { Client } from './client-sql.ts'
 import { NO_STORE, refuseRepeated } from './consent-routes.ts'
 import { invalidClient, refuse, tokenErrorBody } from './errors.ts'
 import { type Grants, required } from './grants.ts'
+import { DEVICE_GRANT } from './metadata.ts'
 import { PUSHED_SECONDS, type PushedRequests } from './pushed-requests.ts'
 
 export type TokenRouteDeps = {
@@ -68,11 +69,12 @@ export function tokenRoutes(deps: TokenRouteDeps): Route[] {
       ...clientForm,
       requires,
       accepts: t.object({
-        grant_type: t.oneOf(['authorization_code', 'client_credentials', 'refresh_token']),
+        grant_type: t.oneOf(['authorization_code', 'client_credentials', 'refresh_token', DEVICE_GRANT]),
         code: t.optional(t.string()),
         redirect_uri: t.optional(t.string()),
         code_verifier: t.optional(t.string()),
         refresh_token: t.optional(t.string()),
+        device_code: t.optional(t.string()),
         scope: t.optional(t.string()),
         allowed_tables: t.optional(t.string()),
         resource: t.optional(t.string()),
@@ -154,6 +156,8 @@ function exchange(grants: Grants, grantType: string, client: Client, form: FormF
       return grants.forClient(client, form)
     case 'refresh_token':
       return grants.refresh(client, form)
+    case DEVICE_GRANT:
+      return grants.redeemDeviceCode(client, form)
     default:
       throw refuse('unsupported_grant_type', 'grant_type is not one of this server')
   }

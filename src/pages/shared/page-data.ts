@@ -16,7 +16,20 @@ export type PageData = {
     /** Why the request cannot be granted. */
     problem: string
   }
+  device: {
+    passkeys: Switch
+    app: string
+    /** From the address, to be confirmed by the user. */
+    userCode: string
+  }
   docs: Record<never, string>
+  logout: {
+    app: string
+    /** Of the question; empty = the session has ended. */
+    formToken: string
+    user: string
+    problem: string
+  }
   'mail-link': { post: string; done: string; returnsTo: string }
 }
 

@@ -31,7 +31,7 @@ export function showSignIn(signIn: SignIn): void {
     await send('POST', '/api/auth/password-reset', { body: { email: email.value } })
     status.textContent = 'If there is an account with this address, a mail is on its way.'
   }
-  const offersPasskeys = hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
+  const offersPasskeys = hasPasskeys && pageData<'account' | 'consent' | 'device'>().passkeys === 'on'
   show(
     container,
     form(

@@ -1,12 +1,12 @@
 import { grantOf, hasScope, opensData } from '../../core/scope.ts'
 
 /** What an application asks for. */
-export type AskedTerms = { scope: string; allowed_tables?: string[]; resource?: string }
+export type RequestedTerms = { scope: string; allowed_tables?: string[]; resource?: string }
 
 export const readsOnly = (scope: string): boolean => grantOf(scope, [], null).scope === 'readonly'
 
 /** A scope in plain words, one line each. */
-export function termsInWords({ scope, allowed_tables: tables = [], resource }: AskedTerms): string[] {
+export function termsInWords({ scope, allowed_tables: tables = [], resource }: RequestedTerms): string[] {
   const where = tables.length > 0 ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach'
   if (resource !== undefined) {
     return [

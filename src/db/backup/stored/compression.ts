@@ -2,7 +2,7 @@ import * as zlib from 'node:zlib'
 
 export type CompressionMethod = 'gzip' | 'zstd' | 'none'
 
-type Options = { level?: number; maxOutputLength?: number }
+type Options = { level?: number; maxOutputLength?: number; chunkSize?: number }
 type Codec = (bytes: Buffer, options: Options, done: (error: Error | null, result: Buffer) => void) => void
 
 /** Node has zstd from 22.15 on. */
@@ -11,9 +11,14 @@ const { zstdCompress, zstdDecompress } = zlib as unknown as { zstdCompress?: Cod
 const run = (codec: Codec, bytes: Buffer, options: Options): Promise<Buffer> =>
   new Promise((resolve, reject) => codec(bytes, options, (error, result) => (error ? reject(error) : resolve(result))))
 
+/** Each time the result outgrows its buffer, a thread hands over to the event loop and waits for it. */
+const ROOM = 4096
+
 /** On a thread of Node; the quickest level, because a backup competes with the server for the processor. */
 export async function compressed(bytes: Buffer): Promise<{ bytes: Buffer; method: CompressionMethod }> {
-  const smaller = zstdCompress ? await run(zstdCompress, bytes, {}) : await run(zlib.gzip as Codec, bytes, { level: 1 })
+  const smaller = zstdCompress
+    ? await run(zstdCompress, bytes, {})
+    : await run(zlib.gzip as Codec, bytes, { level: 1, chunkSize: bytes.length + ROOM })
   if (smaller.length >= bytes.length) return { bytes, method: 'none' }
   return { bytes: smaller, method: zstdCompress ? 'zstd' : 'gzip' }
 }
@@ -27,5 +32,6 @@ export async function expanded(bytes: Buffer, method: CompressionMethod, mostByt
     )
   }
   const codec = method === 'zstd' ? (zstdDecompress as Codec) : (zlib.gunzip as Codec)
-  return run(codec, bytes, { maxOutputLength: mostBytes })
+  const chunkSize = Math.min(mostBytes, Math.max(ROOM, 4 * bytes.length))
+  return run(codec, bytes, { maxOutputLength: mostBytes, chunkSize })
 }

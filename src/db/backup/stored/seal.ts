@@ -33,7 +33,7 @@ const IS_ZSTD = 4
 /** Bytes of a chunk before it is compressed; nothing longer is ever opened, so a small object cannot grow large. */
 export const CHUNK = 2 ** 20
 /** Chunks compressed at a time, on the threads of Node. */
-const AHEAD = 3
+const AHEAD = 2
 /** 32 MiB and about a tenth of a second for each guess. */
 const SCRYPT = { N: 2 ** 15, r: 8, p: 1, maxmem: 64 * 2 ** 20 }
 const MOST_SALTS = 1000

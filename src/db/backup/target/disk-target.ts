@@ -11,8 +11,8 @@ import {
   type TargetObject,
 } from './target.ts'
 
-/** Written this far ahead of the disk, so that the disk is never held up by one large sync. */
-const SYNC_EVERY = 16 * 2 ** 20
+/** Written this far ahead of the disk: a commit of the database on the same one waits for what is being synced. */
+const SYNC_EVERY = 4 * 2 ** 20
 /** A draft untouched for so long belongs to a process that was killed. */
 const ABANDONED_MS = 3_600_000
 
@@ -33,6 +33,7 @@ export class DiskTarget implements BackupTarget {
     await this.#folder(dirname(file))
     const handle = await open(draft, 'wx', 0o600)
     let bytes = 0
+    let syncing: Promise<void> | undefined
     try {
       let unsynced = 0
       for await (const part of source) {
@@ -41,9 +42,13 @@ export class DiskTarget implements BackupTarget {
         bytes += part.length
         unsynced += part.length
         if (unsynced < SYNC_EVERY) continue
-        await handle.datasync()
+        await syncing
+        syncing = handle.datasync()
+        // Its failure is that of the next wait for it.
+        syncing.catch(() => {})
         unsynced = 0
       }
+      await syncing
       signal?.throwIfAborted()
       await handle.sync()
       await handle.close()
@@ -51,6 +56,7 @@ export class DiskTarget implements BackupTarget {
       await syncFolder(dirname(file))
       return bytes
     } catch (error) {
+      await syncing?.catch(() => {})
       await handle.close().catch(() => {})
       await rm(draft, { force: true })
       throw error

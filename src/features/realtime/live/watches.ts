@@ -16,7 +16,8 @@ type Deps = {
   onFailure: (error: unknown) => void
 }
 
-const MAX_PAUSE_MS = 150
+/** Between two rounds of questions: reading the lists that are concerned needs PostgreSQL more than asking again does. */
+const PAUSE = { times: 3, maxMs: 250 }
 
 /** All tables that live lists depend on, and who is concerned by what changes there. */
 export class Watches {
@@ -80,7 +81,7 @@ export class Watches {
         const watch = this.#tables.get(oid)
         if (watch) await this.#judgeTable(watch)
       }
-      await sleep(Math.min(MAX_PAUSE_MS, (performance.now() - beganAt) / 2))
+      await sleep(Math.min(PAUSE.maxMs, (performance.now() - beganAt) * PAUSE.times))
     }
     this.#judging = undefined
   }
