@@ -7,7 +7,9 @@ type Row = Record<string, string | number | null>
 type Made = {
   id: string
   name: string
-  type?: 'base' | 'auth'
+  type?: 'base' | 'auth' | 'view'
+  /** Of a view. */
+  query?: string
   fields: Record<string, unknown>[]
   rules?: Record<string, string | null>
   options?: Record<string, unknown>
@@ -95,9 +97,12 @@ function addCollection(db: InstanceType<typeof sqlite.Database>, one: Made, isOl
       : []),
     ...(isOld ? ['created TEXT', 'updated TEXT'] : []),
   ]
-  db.exec(
-    `create table "${one.name}" ("id" TEXT PRIMARY KEY NOT NULL${columns.map((column) => `, ${column}`).join('')})`,
-  )
+  const isView = type === 'view'
+  if (isView) db.exec(`create view "${one.name}" as ${one.query}`)
+  else
+    db.exec(
+      `create table "${one.name}" ("id" TEXT PRIMARY KEY NOT NULL${columns.map((column) => `, ${column}`).join('')})`,
+    )
   insert(db, '_collections', {
     id: one.id,
     system: 0,
@@ -108,7 +113,13 @@ function addCollection(db: InstanceType<typeof sqlite.Database>, one: Made, isOl
     ...Object.fromEntries(
       ['list', 'view', 'create', 'update', 'delete'].map((kind) => [`${kind}Rule`, rules[kind] ?? null]),
     ),
-    options: JSON.stringify(type === 'auth' ? { authRule: '', passwordAuth: { enabled: true }, ...one.options } : {}),
+    options: JSON.stringify(
+      isView
+        ? { [isOld ? 'query' : 'viewQuery']: one.query }
+        : type === 'auth'
+          ? { authRule: '', passwordAuth: { enabled: true }, ...one.options }
+          : {},
+    ),
   })
   for (const row of one.rows ?? []) insert(db, one.name, row)
 }

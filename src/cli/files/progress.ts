@@ -1,18 +1,20 @@
 const WIDTH = 30
 const DRAW_EVERY_MS = 100
 
-/** A progress bar on stderr; silent unless stderr is a terminal. */
+/** A progress bar on stderr; silent unless stderr is a terminal. `noun`: what is counted beside the bar. */
 export class Progress {
   readonly #totalBytes: number
   readonly #totalFiles: number
+  readonly #noun: string
   readonly #isShown = process.stderr.isTTY === true
   #bytes = 0
   #files = 0
   #drawnAt = 0
 
-  constructor(totalBytes: number, totalFiles: number) {
+  constructor(totalBytes: number, totalFiles: number, noun = 'files') {
     this.#totalBytes = totalBytes
     this.#totalFiles = totalFiles
+    this.#noun = noun
   }
 
   add(bytes: number): void {
@@ -36,6 +38,6 @@ export class Progress {
     const share = this.#totalBytes === 0 ? 1 : Math.min(1, this.#bytes / this.#totalBytes)
     const done = Math.round(share * WIDTH)
     const bar = '█'.repeat(done) + '░'.repeat(WIDTH - done)
-    process.stderr.write(`\r${bar} ${Math.round(share * 100)} %  ${this.#files}/${this.#totalFiles} files`)
+    process.stderr.write(`\r${bar} ${Math.round(share * 100)} %  ${this.#files}/${this.#totalFiles} ${this.#noun}`)
   }
 }

@@ -8,14 +8,15 @@ export type ForeignDatabase = { product: 'Supabase' | 'AllYourBase'; isAdopted: 
  * has to stay closed here.
  */
 export async function foreignDatabase(client: pg.Client): Promise<ForeignDatabase | undefined> {
-  const { rows } = await client.query<{ supabase: string; ayb: string; adopted: string | null }>(`
+  const { rows } = await client.query<Record<'supabase' | 'ayb' | 'from_supabase' | 'from_ayb', string>>(`
     select pg_catalog.to_regclass('auth.users') is not null as supabase,
       exists (select from pg_catalog.pg_class where relkind in ('r', 'p') and pg_catalog.starts_with(relname::text, '_ayb_')) as ayb,
-      (select pg_catalog.min(source) from (select distinct source from svc.adopted where source in ('supabase', 'allyourbase')) s) as adopted`)
-  const [row] = rows
-  const isSupabase = row?.supabase === 't' || row?.adopted === 'supabase'
-  if (!isSupabase && row?.ayb !== 't' && !row?.adopted) return undefined
-  return { product: isSupabase ? 'Supabase' : 'AllYourBase', isAdopted: row?.adopted != null }
+      exists (select from svc.adopted where source = 'supabase') as from_supabase,
+      exists (select from svc.adopted where source = 'allyourbase') as from_ayb`)
+  const is = (what: keyof (typeof rows)[number]): boolean => rows[0]?.[what] === 't'
+  const isAdopted = is('from_supabase') || is('from_ayb')
+  if (is('supabase') || is('from_supabase')) return { product: 'Supabase', isAdopted }
+  return is('ayb') || is('from_ayb') ? { product: 'AllYourBase', isAdopted } : undefined
 }
 
 /** For the operator, at every start until it is adopted; `granted`: schemas that were opened before. */

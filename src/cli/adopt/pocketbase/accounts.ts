@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
-import { dropCredentials } from '../../../app/identity.ts'
 import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import { isBcrypt } from '../../../identity/password-hashing.ts'
-import { endSessionsOf } from '../../../identity/users.ts'
+import { emptyAccount } from '../join.ts'
 import type { Note } from '../plan.ts'
 import type { Collection } from './collections.ts'
 import { quoted } from './rule-sql.ts'
@@ -16,6 +15,8 @@ type AuthRecord = {
   email: string
   isVerified: boolean
   hash: string | undefined
+  /** There; it may not come along. */
+  hadPassword: boolean
   isDisabled: boolean
   changedAt: string
   createdAt: string | null
@@ -84,6 +85,12 @@ function recordsOf(source: Source, collection: Collection, notes: Note[]): AuthR
       what: `${collection.name}.manageRule`,
       why: 'accounts are managed by administrators here',
     })
+  if (collection.otherSignIn.length > 0)
+    notes.push({
+      level: 'skipped',
+      what: `${collection.name}: ${collection.otherSignIn.join(', ')}`,
+      why: 'is set up in the configuration here (auth.oauth, auth.magic_link_enabled), or by people themselves (second factors)',
+    })
   let strange = 0
   const wanted = [
     'id',
@@ -105,6 +112,7 @@ function recordsOf(source: Source, collection: Collection, notes: Note[]): AuthR
       email: isEmail(given) ? given : '',
       isVerified,
       hash: isKept ? hash : undefined,
+      hadPassword: hash !== '' && collection.passwordAuth,
       isDisabled: isClosed,
       changedAt: String(row['updated'] ?? row['created'] ?? ''),
       createdAt: row['created'] ? String(row['created']) : null,
@@ -251,6 +259,9 @@ async function addPerson(
        values ($1, $2, $3, case when $4::boolean then now() end, case when $5::boolean then now() end, coalesce($6::timestamptz, now()))`,
       [id, email, hash, isVerified, person.isDisabled, first.createdAt],
     )
+    // Who tries the old password is mailed a link that sets a new one.
+    if (email !== null && hash === null && person.records.some(({ hadPassword }) => hadPassword))
+      await client.query('insert into svc.lost_passwords (user_id) values ($1)', [id])
   } else if (local) {
     id = local.id
     if (!local.proven) await emptyAccount(client, id, hash, isVerified)
@@ -283,17 +294,4 @@ async function hasProfile(client: pg.Client, id: string, records: readonly AuthR
     if (rowCount !== 0) return true
   }
   return false
-}
-
-/** An unverified account may be another person's: its credentials and sessions end before it is joined. */
-async function emptyAccount(client: pg.Client, id: string, hash: string | null, isVerified: boolean): Promise<void> {
-  await client.query('delete from svc.identities where user_id = $1', [id])
-  for (const statement of [endSessionsOf(id), ...dropCredentials(id)]) {
-    const { text, values } = statement.render()
-    await client.query(text, [...values])
-  }
-  await client.query(
-    `update svc.users set password_hash = $2, email_verified_at = case when $3::boolean then now() end, updated_at = now() where id = $1`,
-    [id, hash, isVerified],
-  )
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Config } from '../../../config/config.ts'
+import { reasonOf } from '../../../core/errors.ts'
 import { Primary } from '../../../db/pool/primary.ts'
 import { openDatabase } from '../../../db/setup/database.ts'
 import { inTransaction } from '../../../db/setup/migrate.ts'
@@ -53,9 +54,17 @@ async function bring(
 ): Promise<Record<string, number>> {
   const { schema, people, files, plan } = brought
   const tables = await inTransaction(client, () => makeSchema(client, schema))
+  const views = await inTransaction(client, () => makeViews(client, schema, plan.notes))
   const users = await bringPeople(client, source, people, plan.notes)
+  const named = new Set(schema.tables.map(({ collection }) => collection.name))
+  const total = plan.tables.reduce((sum, table) => sum + (named.has(table.name) ? table.rows : 0), 0)
+  const tableProgress = new Progress(total, schema.tables.length, 'tables')
   let rows = 0
-  for (const table of schema.tables) rows += await bringRows(client, source, table, plan.notes, () => {})
+  for (const table of schema.tables) {
+    rows += await bringRows(client, source, table, plan.notes, (count) => tableProgress.add(count))
+    tableProgress.fileDone()
+  }
+  tableProgress.end()
   await addConstraints(client, schema, plan.notes)
   const progress = new Progress(plan.files.bytes, files.length)
   const store = createStore(config.storage)
@@ -66,7 +75,7 @@ async function bring(
   }).finally(() => store.stop())
   progress.end()
   await compareCounts(client, brought)
-  return { tables, users, rows, files: count }
+  return { tables, ...(schema.views.length > 0 && { views }), users, rows, files: count }
 }
 
 /** Everything or nothing; what an earlier run made, or migrations of `--out`, stays as it is. */
@@ -106,6 +115,45 @@ async function makeSchema(client: pg.Client, schema: TargetSchema): Promise<numb
   }
   await client.query(CLOSE_SCHEMA)
   return made.size
+}
+
+/** Each by itself: what PostgreSQL does not take is listed. */
+async function makeViews(client: pg.Client, { views }: TargetSchema, notes: Brought['plan']['notes']): Promise<number> {
+  const { rows } = await client.query<{ key: string }>(
+    `select key from svc.adopted where source = 'pocketbase' and kind = 'view'`,
+  )
+  const known = new Set(rows.map(({ key }) => key))
+  const missing = views.filter(({ name }) => !known.has(name))
+  if (missing.length === 0) return 0
+  const { rows: versions } = await client.query<{ v: string }>(`select current_setting('server_version_num') as v`)
+  if (Number(versions[0]?.v) < 150_000) {
+    for (const { name } of missing)
+      notes.push({
+        level: 'closed',
+        what: name,
+        why: 'PostgreSQL 14 has no views that read with the rights of who asks',
+      })
+    return 0
+  }
+  for (const sql of PRELUDE) await client.query(sql)
+  let made = 0
+  for (const { name, statements } of missing) {
+    if ((await columnsOf(client, name)).length > 0) {
+      notes.push({ level: 'skipped', what: name, why: 'there is a table or view of this name already' })
+      continue
+    }
+    await client.query('savepoint before')
+    try {
+      for (const sql of statements) await run(client, { by: 'owner', collection: name, sql })
+      await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'view', $1)`, [name])
+      made++
+    } catch (error) {
+      await client.query('rollback to before')
+      notes.push({ level: 'skipped', what: name, why: `its query means something else here: ${reasonOf(error)}` })
+    }
+  }
+  await client.query(CLOSE_SCHEMA)
+  return made
 }
 
 async function run(client: pg.Client, { by, sql }: Statement): Promise<void> {

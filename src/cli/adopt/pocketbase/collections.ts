@@ -18,6 +18,10 @@ export type CollectionField = {
   isProtected: boolean
   min: number | undefined
   max: number | undefined
+  /** A regular expression of Go. */
+  pattern: string
+  /** The same, by which a value is made where none is given. */
+  autogenerate: string
   onCreate: boolean
   onUpdate: boolean
 }
@@ -35,6 +39,10 @@ export type Collection = {
   authRule: string | null
   manageRule: string | null
   passwordAuth: boolean
+  /** Ways to sign in beside a password. */
+  otherSignIn: readonly string[]
+  /** Of a view collection: the SELECT of SQLite. */
+  query: string
 }
 
 const KINDS: Readonly<Record<string, FieldType>> = Object.assign(Object.create(null), {
@@ -59,6 +67,9 @@ const OF_ACCOUNTS: ReadonlySet<string> = new Set([
   ...['lastResetSentAt', 'lastVerificationSentAt', 'lastLoginAlertSentAt'],
 ])
 
+/** PocketBase's own collections; those of an app may begin with _ too. */
+const SYSTEM_TABLES: ReadonlySet<string> = new Set(['_superusers', '_externalAuths', '_mfas', '_otps', '_authOrigins'])
+
 type Given = Record<string, unknown>
 
 type Read = { collections: Collection[]; unknownFields: { collection: string; field: string; type: string }[] }
@@ -72,7 +83,7 @@ export function readCollections(source: Source): Read {
   const unknownFields: Read['unknownFields'] = []
   const collections = source
     .all('select * from _collections order by name')
-    .filter((row) => !String(row['name']).startsWith('_'))
+    .filter((row) => !SYSTEM_TABLES.has(String(row['name'])))
     .map((row) => collectionOf(row, isNew, unknownFields))
   return { collections, unknownFields }
 }
@@ -115,7 +126,21 @@ function collectionOf(row: SourceRow, isNew: boolean, unknown: Read['unknownFiel
     passwordAuth: isNew
       ? passwords?.['enabled'] !== false
       : options['allowEmailAuth'] !== false || options['allowUsernameAuth'] !== false,
+    otherSignIn: otherSignInOf(options),
+    query: String(options['viewQuery'] ?? options['query'] ?? ''),
   }
+}
+
+function otherSignInOf(options: Given): string[] {
+  const of = (key: string): Given => (options[key] ?? {}) as Given
+  const providers = of('oauth2')['providers']
+  return [
+    ...(of('oauth2')['enabled'] === true && Array.isArray(providers)
+      ? providers.map((one) => `OAuth by ${String((one as Given | null)?.['name'])}`)
+      : []),
+    ...(of('otp')['enabled'] === true ? ['one-time codes by mail'] : []),
+    ...(of('mfa')['enabled'] === true ? ['a second factor for everybody'] : []),
+  ]
 }
 
 /** Of 0.22, where every record had them without a field. */
@@ -156,6 +181,9 @@ function fieldOf(name: string, given: Given): CollectionField | undefined {
     isProtected: given['protected'] === true,
     min: number('min'),
     max: number('max'),
+    pattern: from === 'text' && typeof given['pattern'] === 'string' ? given['pattern'] : '',
+    autogenerate:
+      from === 'text' && typeof given['autogeneratePattern'] === 'string' ? given['autogeneratePattern'] : '',
     onCreate: given['onCreate'] === true,
     onUpdate: given['onUpdate'] === true,
   }

@@ -35,7 +35,7 @@ export async function writeMigrations(folder: string, schema: TargetSchema): Pro
   const constraints = schema.constraints.map(({ sql, collection }): Statement => ({ by: 'owner', collection, sql }))
   const parts = [
     ['schema', textOf([...PRELUDE.map(asServer), ...schema.statements, ...constraints])],
-    ['policies', textOf([...schema.access, asServer(CLOSE_SCHEMA)])],
+    ['policies', textOf([...schema.access, ...viewStatements(schema), asServer(CLOSE_SCHEMA)])],
   ] as const
   const names: string[] = []
   for (const [index, [name, text]] of parts.entries()) {
@@ -46,6 +46,9 @@ export async function writeMigrations(folder: string, schema: TargetSchema): Pro
   }
   return names
 }
+
+const viewStatements = ({ views }: TargetSchema): Statement[] =>
+  views.flatMap(({ statements }) => statements.map((sql): Statement => ({ by: 'owner', collection: undefined, sql })))
 
 const asServer = (sql: string): Statement => ({ by: 'server', collection: undefined, sql })
 

@@ -102,9 +102,10 @@ type Row = {
   due: string
   tags: string[]
   mates: string[]
+  place: { lon: number; lat: number }
 }
 const ROWS: Row[] = [
-  { id: 'none', owner: '', title: 'Draft', n: 0, open: false, due: '', tags: [], mates: [] },
+  { id: 'none', owner: '', title: 'Draft', n: 0, open: false, due: '', tags: [], mates: [], place: { lon: 0, lat: 0 } },
   {
     id: 'anns',
     owner: 'ann',
@@ -114,6 +115,7 @@ const ROWS: Row[] = [
     due: '2020-01-01 00:00:00.000Z',
     tags: ['red'],
     mates: ['bo'],
+    place: { lon: 23.32, lat: 42.69 },
   },
   {
     id: 'bos',
@@ -124,6 +126,7 @@ const ROWS: Row[] = [
     due: '2999-01-01 00:00:00.000Z',
     tags: ['red', 'blue'],
     mates: ['ann', 'bo'],
+    place: { lon: 24.75, lat: 42.14 },
   },
   {
     id: 'both',
@@ -134,17 +137,31 @@ const ROWS: Row[] = [
     due: '2020-01-01 00:00:00.001Z',
     tags: ['blue'],
     mates: [],
+    place: { lon: -156.68, lat: -42.69 },
   },
 ]
 type Who = { id: string; name: string; roles: string[] } | undefined
 const PEOPLE: Who[] = [undefined, { id: 'ann', name: 'ann', roles: ['editor'] }, { id: 'bo', name: 'bo', roles: [] }]
 const idOf = (who: Who): string => who?.id ?? ''
 
+const kmTo = ({ place }: Row, lon: number, lat: number): number => {
+  const [a, b, c] = [place.lat, lat, lon - place.lon].map((degrees) => (degrees * Math.PI) / 180) as [
+    number,
+    number,
+    number,
+  ]
+  const cosine = Math.cos(a) * Math.cos(b) * Math.cos(c) + Math.sin(a) * Math.sin(b)
+  return 6371 * Math.acos(Math.min(1, Math.max(-1, cosine)))
+}
+
 /** Rules, and what PocketBase answers. */
 const RULES: [string, (row: Row, who: Who) => boolean][] = [
   ['owner = @request.auth.id', (row, who) => row.owner === idOf(who)],
   ['@request.auth.id != "" && owner = @request.auth.id', (row, who) => who !== undefined && row.owner === idOf(who)],
   ['owner != @request.auth.id', (row, who) => row.owner !== idOf(who)],
+  ['geoDistance(place.lon, place.lat, 23.32, 42.69) < 150', (row) => kmTo(row, 23.32, 42.69) < 150],
+  ['geoDistance(23.32, 42.69, place.lon, place.lat) >= 1000', (row) => kmTo(row, 23.32, 42.69) >= 1000],
+  ['place.lat < 0', (row) => row.place.lat < 0],
   ["title = 'Draft' || open = true && n > 0", (row) => row.title === 'Draft' || (row.open && row.n > 0)],
   ["(title = 'Draft' || open = true) && n > 0", (row) => (row.title === 'Draft' || row.open) && row.n > 0],
   ['title ~ "DRAFT"', (row) => row.title.toLowerCase().includes('draft')],
@@ -205,12 +222,14 @@ const DOC_FIELDS = [
   { name: 'due', type: 'date' },
   { name: 'tags', type: 'select', maxSelect: 3, values: ['red', 'blue'] },
   { name: 'mates', type: 'relation', collectionId: USERS.id, maxSelect: 9 },
+  { name: 'place', type: 'geoPoint' },
 ]
 const docRows = ROWS.map((row) => ({
   ...row,
   open: row.open ? 1 : 0,
   tags: JSON.stringify(row.tags),
   mates: JSON.stringify(row.mates),
+  place: JSON.stringify(row.place),
 }))
 
 const folder = made(

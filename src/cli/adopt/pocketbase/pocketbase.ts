@@ -5,7 +5,7 @@ import { type Plan, printPlan } from '../plan.ts'
 import { readPeople } from './accounts.ts'
 import { apply, type Brought } from './apply.ts'
 import { type Collection, readCollections } from './collections.ts'
-import { listSourceFiles } from './files.ts'
+import { listSourceFiles, type SourceFile } from './files.ts'
 import { writeMigrations } from './migrations.ts'
 import { targetSchemaOf } from './schema.ts'
 import { openSource, type Source, sqliteName } from './source.ts'
@@ -57,6 +57,7 @@ function planOf(
     schema.tables.flatMap(({ collection, bucket }) => (bucket === undefined ? [] : [[collection.id, bucket] as const])),
   )
   const files = listSourceFiles(folder, buckets, config.storage.max_file_size, fileNotes)
+  fileNotes.push(...missingFiles(source, schema.tables, files))
   const plan: Plan = {
     source: `pocketbase ${resolve(folder)}`,
     apply: options.isApplied,
@@ -77,6 +78,28 @@ function planOf(
   }
   return { schema, people, files, plan }
 }
+
+/** Where PocketBase keeps files in S3 there are none in the folder. */
+const missingFiles = (
+  source: Source,
+  tables: readonly { collection: Collection; bucket: string | undefined }[],
+  files: readonly SourceFile[],
+): Plan['notes'] =>
+  tables.flatMap(({ collection, bucket }) => {
+    if (bucket === undefined || files.some((file) => file.bucket === bucket)) return []
+    const has = new Set(source.columns(collection.name))
+    const named = collection.fields.filter(({ type, name }) => type === 'file' && has.has(name))
+    if (named.length === 0) return []
+    const isNamed = named.map(({ name }) => `${sqliteName(name)} not in ('', '[]')`).join(' or ')
+    if (source.all(`select 1 from ${sqliteName(collection.name)} where ${isNamed} limit 1`).length === 0) return []
+    return [
+      {
+        level: 'warning' as const,
+        what: `files of ${collection.name}`,
+        why: 'records name files, and the folder has none: where PocketBase keeps them in S3, copy them to pb_data/storage first',
+      },
+    ]
+  })
 
 /** Numbers become bigint where every one is whole and exact. */
 const counterOf = (source: Source) => {

@@ -136,7 +136,7 @@ export function accessOf(
   }
 }
 
-const bothOf = (list: string | null, view: string | null): string | null => {
+export const bothOf = (list: string | null, view: string | null): string | null => {
   if (list === null || view === null) return null
   if (list === view || list === '') return view
   return view === '' ? list : `(${list}) && (${view})`

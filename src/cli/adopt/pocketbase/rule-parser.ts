@@ -73,6 +73,14 @@ export function parseRule(text: string): Rule {
   return rule
 }
 
+/** A single number, text or path. */
+export function operandIn(text: string): Operand {
+  const [token, ...more] = tokensOf(text)
+  if (more.length === 0 && token?.kind === 'number') return { kind: 'number', value: Number(token.text) }
+  if (more.length === 0 && token?.kind === 'path') return pathOf(token.text)
+  throw new RuleError(`“${text}” cannot be read`)
+}
+
 function tokensOf(text: string): Token[] {
   const tokens: Token[] = []
   let at = 0

@@ -1,6 +1,6 @@
 import { Ident } from '../../../db/sql.ts'
 import type { Collection, CollectionField } from './collections.ts'
-import { type Operand, parseRule, type Rule, type RuleComparison, RuleError } from './rule-parser.ts'
+import { type Operand, operandIn, parseRule, type Rule, type RuleComparison, RuleError } from './rule-parser.ts'
 import { HELPERS, MACROS } from './sql-functions.ts'
 
 export const quoted = (name: string): string => new Ident(name).quoted
@@ -135,6 +135,11 @@ export function compileRule(
         continue
       }
       const field = fieldOf(one, name)
+      const part = path[index + 1] ?? ''
+      if (field.type === 'geoPoint' && index === path.length - 2 && (part === 'lon' || part === 'lat')) {
+        if (operand.modifier !== undefined) throw new RuleError(`:${operand.modifier} cannot be said here`)
+        return { sql: `(${column(at, name)} ->> '${part}')::double precision`, kind: 'number', isMulti }
+      }
       const target = field.type === 'relation' ? world.byId.get(field.target) : undefined
       if (!target || target.type === 'view') throw new RuleError(`${one.name}.${name} leads to no table`)
       at = join(
@@ -173,8 +178,22 @@ export function compileRule(
     return follow(only, alias, path, operand, joins, '@auth', false)
   }
 
+  /** `geoDistance(lonA, latA, lonB, latB)` in km, on a sphere. */
+  const distanceOf = (operand: Operand & { kind: 'call' }, joins: Joins): Value => {
+    const given = /^geoDistance\(([^()]*)\)$/.exec(operand.text)?.[1]?.split(',') ?? []
+    if (given.length !== 4) throw new RuleError(`${operand.text} cannot be said here`)
+    const values = given.map((text) => {
+      const value = operandOf(operandIn(text.trim()), joins)
+      if (value.kind !== 'number') throw new RuleError(`${text.trim()} is no number`)
+      return value
+    })
+    const [lonA, latA, lonB, latB] = values.map(({ sql }) => sql)
+    const cosine = `cos(radians(${latA})) * cos(radians(${latB})) * cos(radians(${lonB}) - radians(${lonA})) + sin(radians(${latA})) * sin(radians(${latB}))`
+    return { sql: `(6371 * acos(least(1, greatest(-1, ${cosine}))))`, kind: 'number', isMulti: values.some(isMultiple) }
+  }
+
   const operandOf = (operand: Operand, joins: Joins): Value | Empty => {
-    if (operand.kind === 'call') throw new RuleError(`${operand.text} cannot be said here`)
+    if (operand.kind === 'call') return distanceOf(operand, joins)
     if (operand.kind === 'text') {
       if (operand.value === '') return { kind: 'empty' }
       return { sql: literal(operand.value), kind: 'text', isMulti: false, constant: operand.value }

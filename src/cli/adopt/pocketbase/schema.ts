@@ -1,9 +1,11 @@
 import type { Note, PlannedPolicy, PlannedTable } from '../plan.ts'
 import type { Collection, CollectionField } from './collections.ts'
+import { generatorOf } from './generated-text.ts'
 import { accessOf } from './policies.ts'
 import { literal, quoted, type World } from './rule-sql.ts'
 import { ADOPTED_OWNER, HELPERS, helperFunctions } from './sql-functions.ts'
 import type { Statement, TargetColumn } from './statements.ts'
+import { type TargetView, viewsOf } from './views.ts'
 
 /** Added after the rows, because rows may be older than a rule of theirs. */
 type Constraint = { collection: string; name: string; sql: string; isIndex?: true }
@@ -16,6 +18,7 @@ export type TargetSchema = {
   /** Grants, policies, and what follows them. */
   access: Statement[]
   constraints: Constraint[]
+  views: readonly TargetView[]
   notes: Note[]
 }
 
@@ -33,15 +36,7 @@ export function targetSchemaOf(
   profile: string | undefined,
 ): TargetSchema {
   const notes: Note[] = []
-  const kept = collections.filter((one) => {
-    if (one.type === 'view')
-      notes.push({
-        level: 'skipped',
-        what: one.name,
-        why: 'a view collection: write it as a view with security_invoker, its rule inside',
-      })
-    return one.type !== 'view'
-  })
+  const kept = collections.filter(({ type }) => type !== 'view')
   const world: World = {
     byName: new Map(kept.map((one) => [one.name, one])),
     byId: new Map(kept.map((one) => [one.id, one])),
@@ -74,21 +69,29 @@ export function targetSchemaOf(
     policies.push(...one.policies)
     notes.push(...one.notes)
   }
+  const views = viewsOf(
+    collections.filter(({ type }) => type === 'view'),
+    world,
+  )
   const [first] = profiles
   if (first) access.push(...laterProfiles(first))
   return {
     tables,
-    planned: tables.map(({ collection, columns }) => ({
-      name: collection.name,
-      rows: counts(collection).rows,
-      from: `collection ${collection.name}`,
-      columns: columns.map(({ name, type, from }) => ({ name, type, from })),
-    })),
-    policies,
+    planned: [
+      ...tables.map(({ collection, columns }) => ({
+        name: collection.name,
+        rows: counts(collection).rows,
+        from: `collection ${collection.name}`,
+        columns: columns.map(({ name, type, from }) => ({ name, type, from })),
+      })),
+      ...views.planned,
+    ],
+    policies: [...policies, ...views.policies],
+    views: views.views,
     statements,
     access,
     constraints: tables.flatMap(({ collection, columns }) => constraintsOf(collection, columns, world, notes)),
-    notes,
+    notes: [...notes, ...views.notes],
   }
 }
 
@@ -167,6 +170,10 @@ function tableSetup({ name, id }: Collection, columns: readonly TargetColumn[]):
     .join(' ')
   const all = [
     `alter table ${table} alter column id set default ${HELPERS}.new_id()`,
+    ...columns.flatMap((column) => {
+      const made = generatorOf(column.field?.autogenerate ?? '')
+      return made === undefined ? [] : [`alter table ${table} alter column ${quoted(column.name)} set default ${made}`]
+    }),
     `alter table ${table} enable row level security`,
     ...(dates.length > 0
       ? [
@@ -233,10 +240,12 @@ function constraintsOf(
     }
     if (field.type === 'text' && field.max !== undefined && field.max > 0)
       check(column, 'max', `char_length(${at}) <= ${field.max}`)
+    if (field.from === 'text' && field.min !== undefined && field.min > 0)
+      check(column, 'min', `${at} = '' or char_length(${at}) >= ${field.min}`)
     if (field.from === 'email') check(column, 'email', `${at} = '' or ${at} like '%_@_%'`)
     if (field.from === 'url') check(column, 'url', `${at} = '' or ${at} like '%_:_%'`)
-    if (field.type === 'number' && field.min !== undefined) check(column, 'min', `${at} >= ${field.min}`)
-    if (field.type === 'number' && field.max !== undefined) check(column, 'max', `${at} <= ${field.max}`)
+    if (field.type === 'number' && field.min !== undefined) check(column, 'min', `${at} = 0 or ${at} >= ${field.min}`)
+    if (field.type === 'number' && field.max !== undefined) check(column, 'max', `${at} = 0 or ${at} <= ${field.max}`)
     if (field.type === 'select' && field.values.length > 0) {
       const values = `array[${field.values.map(literal).join(', ')}]`
       check(column, 'values', field.isMultiple ? `${at} <@ ${values}` : `${at} = '' or ${at} = any (${values})`)
@@ -251,6 +260,18 @@ function constraintsOf(
         sql: `alter table ${table} add constraint ${quoted(constraint)} foreign key (${at}) references public.${quoted(target.name)} (id) on delete ${then} deferrable`,
       })
     }
+    if (field.autogenerate !== '' && generatorOf(field.autogenerate) === undefined)
+      notes.push({
+        level: 'changed',
+        what: `${name}.${column.name}`,
+        why: `no value is made by its pattern ${field.autogenerate}: add a default`,
+      })
+    if (field.pattern !== '')
+      notes.push({
+        level: 'changed',
+        what: `${name}.${column.name}`,
+        why: `its pattern is not checked here, because expressions differ: add a CHECK for ${field.pattern}`,
+      })
     if (field.type === 'relation' && !target)
       notes.push({
         level: 'warning',

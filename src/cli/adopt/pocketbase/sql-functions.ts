@@ -73,5 +73,7 @@ export function helperFunctions(
     // A text without a wildcard is looked for anywhere.
     `create or replace function ${HELPERS}.like_pattern(given text) returns text language sql immutable parallel safe ${SAFE} as $f$ select case when given ~ '(^|[^\\\\])%' then given else '%' || regexp_replace(regexp_replace(given, '\\\\([\\\\%_])', '\\1', 'g'), '([\\\\%_])', '\\\\\\1', 'g') || '%' end $f$`,
     `create or replace function ${HELPERS}.new_id() returns text language sql volatile ${SAFE} as $f$ select string_agg(substr('abcdefghijklmnopqrstuvwxyz0123456789', 1 + (get_byte(b, i) % 36), 1), '') from (select uuid_send(gen_random_uuid()) as b) u, generate_series(0, 15) i where i <> 6 $f$`,
+    // By 28 random bits for each letter.
+    `create or replace function ${HELPERS}.random_of(letters text, count int) returns text language sql volatile ${SAFE} as $f$ select coalesce(string_agg(substr(letters, 1 + (('x' || substr(replace(gen_random_uuid()::text, '-', ''), 1, 7))::bit(28)::int % char_length(letters)), 1), ''), '') from generate_series(1, count) $f$`,
   ]
 }
