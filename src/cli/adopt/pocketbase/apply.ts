@@ -190,6 +190,8 @@ async function addConstraints(client: pg.Client, schema: TargetSchema, notes: Br
         [name],
       )
       if (there !== 0) return
+      // An index is an object of the schema.
+      if (isIndex) await client.query(`grant create on schema public to ${ADOPTED_OWNER}`)
       await client.query(`set local role ${ADOPTED_OWNER}`)
       await client.query('savepoint before')
       const refused = await client.query(sql).then(
@@ -206,6 +208,7 @@ async function addConstraints(client: pg.Client, schema: TargetSchema, notes: Br
         })
       }
       await client.query('reset role')
+      if (isIndex) await client.query(CLOSE_SCHEMA)
     })
   }
 }

@@ -211,6 +211,8 @@ test('zero is no number below the least, a short text is refused, and who regist
   await assert.rejects(api.sql(`insert into posts (id, n) values ('x', 4)`), /pb_/)
   await api.sql(`insert into posts (id, n) values ('x', 0)`)
   await assert.rejects(api.sql(`update users set name = 'ab'`), /pb_/)
+  const indexes = await api.sql(`select indexdef from pg_indexes where indexname = 'pb__pb_users_auth__idx_name'`)
+  assert.match(String(indexes[0]?.indexdef), /^CREATE UNIQUE INDEX .* \(name\)$/)
   const { user: made } = await api.signUp('later@x.test')
   const [row] = await api.sql('select name from users where account_id = $1', [made.id])
   assert.match(row.name, /^users\d{6}$/)
