@@ -22,7 +22,7 @@ export function Grid<R>(props: GridProps<R>) {
   const ordered = useMemo(() => [...pinned, ...loose], [pinned, loose])
   const [spot, setSpot] = useState<Spot>({ row: 0, column: 0 })
   const [anchor, setAnchor] = useState<Spot>(spot)
-  const wantsFocus = useRef(false)
+  const wantsFocus = useRef<Spot | null>(null)
 
   const row = Math.min(spot.row, Math.max(0, count - 1))
   const column = Math.min(spot.column, Math.max(0, ordered.length - 1))
@@ -64,6 +64,7 @@ export function Grid<R>(props: GridProps<R>) {
   const { resetKey } = props
   useEffect(() => {
     rows.scrollTo(0)
+    wantsFocus.current = null
     setSpot({ row: 0, column: 0 })
     setAnchor({ row: 0, column: 0 })
   }, [resetKey])
@@ -75,7 +76,7 @@ export function Grid<R>(props: GridProps<R>) {
     }
     setSpot(next)
     if (!extend) setAnchor(next)
-    wantsFocus.current = true
+    wantsFocus.current = next
     rows.scrollToIndex(next.row)
     if (next.column >= pinned.length) across.scrollToIndex(next.column - pinned.length)
     const from = extend ? anchor : next
@@ -88,8 +89,10 @@ export function Grid<R>(props: GridProps<R>) {
   }
 
   useEffect(() => {
-    if (!wantsFocus.current || editor) return
-    wantsFocus.current = false
+    const wanted = wantsFocus.current
+    // An earlier drawing, of rows that came meanwhile, knows the cell before.
+    if (editor || wanted?.row !== row || wanted.column !== column) return
+    wantsFocus.current = null
     document.getElementById(`${id}-${row}-${column}`)?.focus({ preventScroll: true })
   })
   // Back from an editor the cell has the focus again.
