@@ -215,7 +215,7 @@ export function createCore(url: string, options: Options = {}): Core {
           return await answer()
         } catch (thrown) {
           // React Native gives no reason.
-          if (call.signal?.aborted) throw call.signal.reason ?? thrown
+          if (call.signal?.aborted) throw call.signal.reason ?? new Error('aborted')
           if (thrown instanceof SessionEnded) throw thrown
           const isRefusal = thrown instanceof ApiError
           const error = isRefusal

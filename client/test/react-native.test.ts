@@ -8,8 +8,7 @@ import { startServer } from '../../test/kit/kit.ts'
 
 /** What React Native has not, or has in another form: `crypto`, streams of answers, reasons of an abort, names of classes. */
 const NATIVE = `
-  new Response(new FormData()) // Node makes its own from what is taken away next
-  for (const name of ['crypto', 'ReadableStream', 'localStorage', 'navigator']) delete globalThis[name]
+  for (const name of ['crypto', 'localStorage', 'navigator']) delete globalThis[name]
   Object.defineProperty(AbortSignal.prototype, 'reason', { get: () => undefined })
   const inner = fetch
   globalThis.fetch = async (url, init) => {

@@ -5,8 +5,9 @@ import type { Device, UserJson } from './session.ts'
 /** An account that is about to be made, or that an anonymous one is about to become. */
 export type SignUp = {
   method: 'password' | 'magic_link' | 'sms' | 'oauth' | 'anonymous' | 'issuer'
-  /** Of `oauth` and `issuer`. */
+  /** Of `oauth` and `issuer`, with who it is there. */
   provider?: string
+  subject?: string
   email?: string | undefined
   phone?: string
   device?: Device

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { eventually, spawnServer, startServer } from '../kit/kit.ts'
 import { hashOf, sendLarge } from '../kit/large-upload.ts'
+import { parsed } from '../kit/parsed.ts'
 import { upload } from '../kit/upload.ts'
 import { isLong } from './rounds.ts'
 import { killDuringUploads } from './upload-kills.ts'
@@ -74,7 +75,7 @@ test('a full disk is 507: nothing half is kept, everything else goes on, and spa
     assert.equal(first.status, 201)
     const full = await sendLarge(`${server.url}/api/storage/pub`, 'old.bin', { pieces: pieces(20) })
     assert.deepEqual(
-      [full.status, JSON.parse(full.text)],
+      [full.status, parsed(full.text)],
       [507, { code: 507, error: 'insufficient_storage', message: 'insufficient storage' }],
     )
     assert.deepEqual(names(join(root, 'tmp')), [])

@@ -102,7 +102,7 @@ export type ServerOptions = {
   /** Share the database of this server: several processes, one service. */
   on?: Pick<TestServer, 'databaseUrl'>
   postgres?: ClusterKind
-  /** The folder of a built dashboard. */
+  /** The folder of a built dashboard; without it there is none, whatever this checkout has built. */
   dashboardFolder?: string
 }
 
@@ -129,7 +129,7 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
       observations.push(observation)
       together.push(observation)
     },
-    ...(options.dashboardFolder !== undefined && { dashboardFolder: options.dashboardFolder }),
+    dashboardFolder: options.dashboardFolder ?? join(filesOfTest, 'no-dashboard'),
   })
   let stopped: Promise<void> | undefined
   const stop = () => {

@@ -24,7 +24,8 @@ test('the whole journey with the keyboard alone', { skip }, async () => {
     page.evaluate(() => {
       const element = document.activeElement as HTMLInputElement | null
       const label = element?.labels?.[0]?.textContent
-      return (element?.getAttribute('aria-label') ?? label ?? element?.textContent ?? '').trim()
+      const inside = element?.shadowRoot?.activeElement?.className
+      return (element?.getAttribute('aria-label') ?? label ?? (element?.textContent || inside) ?? '').trim()
     })
   /** Presses Tab until what has the focus is called so. */
   const tabTo = async (name: string | RegExp): Promise<void> => {
@@ -41,7 +42,7 @@ test('the whole journey with the keyboard alone', { skip }, async () => {
     await keyboard.press('Control+K')
     await page.getByRole('combobox', { name: /Find a page/ }).waitFor()
     await keyboard.type(text)
-    await page.getByRole('option').first().waitFor()
+    await page.getByRole('dialog', { name: 'Search' }).getByRole('option').first().waitFor()
     await keyboard.press('Enter')
     if (heading) await page.getByRole('heading', { level: 1, name: heading, exact: true }).waitFor()
   }
@@ -86,7 +87,7 @@ test('the whole journey with the keyboard alone', { skip }, async () => {
   await command('Back to administrator')
   await page.getByRole('button', { name: 'Back to administrator' }).waitFor({ state: 'detached' })
 
-  // SQL with a chart. Escape, then Tab, leaves the editor.
+  // SQL with a chart. Tab leaves the editor.
   await command('SQL', 'SQL')
   await page.locator('.cm-content').waitFor()
   const isInEditor = () =>

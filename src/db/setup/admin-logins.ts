@@ -25,8 +25,10 @@ export type AdminLogin = keyof typeof ADMIN_LOGINS
 const KINDS = Object.keys(ADMIN_LOGINS) as AdminLogin[]
 /** The owner of the triggers of watched tables; see migrations/0118_log_role.sql. */
 const LOGGER = 'svc_logger'
-/** The owner of the function that finds rows by an index past policies; see migrations/0155_lesser_roles.sql. */
+/** The owner of functions that read rows past policies; see migrations/0155_lesser_roles.sql. */
 const FINDER = 'svc_finder'
+/** Rows by an index, and a whole row for the log. */
+const FOUND_BY = ['svc.candidates(text, regclass, text, text[], integer, text)', 'svc.whole_row(text, regclass, jsonb)']
 const quote = (name: string): string => new Ident(name).quoted
 
 /** Over `r`: it logs in, reads past row security, and neither is nor may become more. */
@@ -101,7 +103,7 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
        (select value::text from svc.settings where key = 'admin_logins') as kept,
        (select pg_catalog.count(*) from pg_catalog.pg_proc f join pg_catalog.pg_roles o on o.oid = f.proowner
         where not o.rolsuper and (f.oid in ('svc.log_statement()'::pg_catalog.regprocedure, 'svc.log_change()'::pg_catalog.regprocedure)
-          and o.rolname = '${LOGGER}' or f.oid = '${CANDIDATES}'::pg_catalog.regprocedure and o.rolname = '${FINDER}')) as owned,
+          and o.rolname = '${LOGGER}' or f.oid in (${FOUND_BY.map((name) => `'${name}'::pg_catalog.regprocedure`).join(', ')}) and o.rolname = '${FINDER}')) as owned,
        (select coalesce(pg_catalog.json_agg(r.rolname), '[]')::text from pg_catalog.pg_roles r
         where ${IS_SOUND} and ${IS_GRANTED} and r.rolname in (
           select l.name || case when $2 = 't' then '_' || d.oid else '' end from pg_catalog.unnest($1::text[]) as l(name))) as sound
@@ -116,7 +118,7 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
     passwords: kept.passwords ?? {},
     schemas: kept.schemas ?? [],
     sound: JSON.parse(row?.sound ?? '[]') as string[],
-    hasOwners: Number(row?.owned) === 3,
+    hasOwners: Number(row?.owned) === 2 + FOUND_BY.length,
   }
 }
 
@@ -178,8 +180,6 @@ const OWN_LOGGER = `
   alter function svc.log_statement() owner to ${LOGGER};
   alter function svc.log_change() owner to ${LOGGER}`
 
-const CANDIDATES = 'svc.candidates(text, regclass, text, text[], integer, text)'
-
 const OWN_FINDER = `
   do $$ begin
     if not exists (select from pg_catalog.pg_roles where rolname = '${FINDER}') then
@@ -195,7 +195,7 @@ const OWN_FINDER = `
     end if;
   end $$;
   select svc.grant_finder();
-  alter function ${CANDIDATES} owner to ${FINDER}`
+  ${FOUND_BY.map((name) => `alter function ${name} owner to ${FINDER}`).join('; ')}`
 
 // Roles belong to the cluster: the server of another database may be making the same one.
 const createLogin = (user: string): string => `

@@ -398,3 +398,18 @@ test('rows found past policies by an index run the code of the table as no super
   await api.call('GET /api/collections/texts?search=word', { as: user })
   await neverSuper()
 })
+
+test('the log of a caller who sees no whole row runs the casts of types as no superuser', async () => {
+  await api.sql(`create table hidden_moods (id int primary key, mood mood, secret text default 's');
+    revoke select on hidden_moods from svc_anon, svc_authenticated; grant select (id) on hidden_moods to svc_authenticated`)
+  const as = (await api.signUp('moody@x.test')).token
+  await ran()
+  let id = 0
+  await eventually(async () => {
+    const made = await api.call('POST /api/collections/hidden_moods', { as, json: { id: ++id, mood: 'glad' } })
+    assert.equal(made.status, 201, made.text)
+  })
+  assert.deepEqual([...new Set(await ran())], ['cast as svc_finder'])
+  const [{ record }] = await api.sql(`select record from svc.changes where table_name = 'hidden_moods'`)
+  assert.deepEqual(JSON.parse(record), { id, mood: 'told', secret: 's' })
+})

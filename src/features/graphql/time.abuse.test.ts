@@ -47,7 +47,8 @@ test('the fields of a mutation share the time of one request, and none of them i
     )
     assert.equal(body.errors[0].extensions.error, 'statement_timeout')
   })
-  assert.ok(count <= 3, `${count} of 10 rows of 0.4 s began within a second`)
+  // The first may begin twice: on a connection of the reserve it is cut after 200 ms.
+  assert.ok(count <= 4, `${count} of 10 rows of 0.4 s began within a second`)
   assert.deepEqual(await api.sql('select from items'), [])
 })
 
@@ -61,5 +62,5 @@ test('the operations of a batch share the time of one request', async () => {
     const { body } = await api.call('POST /api/collections/items/batch', { json: { operations } })
     assert.equal(body.error, 'statement_timeout')
   })
-  assert.ok(count <= 3, `${count} of 10 operations of 0.4 s began within a second`)
+  assert.ok(count <= 4, `${count} of 10 operations of 0.4 s began within a second`)
 })

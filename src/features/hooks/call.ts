@@ -4,19 +4,20 @@ import { version } from '../../core/version.ts'
 import type { Db } from '../../db/db.ts'
 import { raisedBy } from '../../db/pg-errors.ts'
 import { Ident, sql } from '../../db/sql.ts'
-import type { Outgoing } from '../../http/out/outgoing.ts'
+import { type Outgoing, OutgoingError } from '../../http/out/outgoing.ts'
 import { signatureHeaders } from '../../http/out/webhook-signature.ts'
 import { parseJson } from '../../http/wire/body.ts'
 import { answerObject, type HookAnswer, messageIn } from './answers.ts'
 
-/** For the whole call, waiting for a connection included. */
-export const HOOK_MS = 2_000
+/** For the call, waiting for a connection included; not for what is made ready once. */
+const HOOK_MS = 2_000
+const noAnswer = (cause: unknown): Error => new Error(`no answer within ${HOOK_MS} ms`, { cause })
 const MAX_ANSWER_BYTES = 65_536
 
 type HookEvent = { readonly id: string; readonly hook: string } & Readonly<Record<string, unknown>>
 
 /** Throws HookRefusal for a refusal; everything else that it throws is a failure. */
-export type CallHook = (event: HookEvent, signal: AbortSignal) => Promise<HookAnswer>
+export type CallHook = (event: HookEvent) => Promise<HookAnswer>
 
 /** The hook says no, perhaps with a message for the caller. */
 export class HookRefusal extends Error {
@@ -30,10 +31,10 @@ export class HookRefusal extends Error {
 /** A POST signed like those of webhooks. Redirects are not followed: they are failures. */
 export const endpointHook =
   ({ outgoing }: { outgoing: Outgoing }, url: string, secret: string): CallHook =>
-  async (event, signal) => {
+  async (event) => {
     const body = JSON.stringify(event)
     const timestamp = Math.floor(Date.now() / 1000)
-    const { status, truncated, ...answer } = await outgoing.request({
+    const answered = outgoing.request({
       method: 'POST',
       url,
       headers: {
@@ -47,7 +48,9 @@ export const endpointHook =
       body,
       timeoutMs: HOOK_MS,
       maxBytes: MAX_ANSWER_BYTES,
-      signal,
+    })
+    const { status, truncated, ...answer } = await answered.catch((error: unknown) => {
+      throw error instanceof OutgoingError && error.reason === 'timeout' ? noAnswer(error) : error
     })
     if (status >= 400 && status < 500) throw new HookRefusal(truncated ? undefined : messageOf(answer.body))
     if (status < 200 || status > 299) throw new Error(`the hook answered ${status}`)
@@ -73,8 +76,8 @@ export function functionHook({ db, turns }: { db: Db; turns: Semaphore }, name: 
   const [space, called] = [new Ident(schema), new Ident(routine)]
   let isOpen = false
 
-  async function open(signal: AbortSignal): Promise<void> {
-    const patience = { timeoutMs: HOOK_MS, lockTimeoutMs: HOOK_MS, signal }
+  async function open(): Promise<void> {
+    const patience = { timeoutMs: HOOK_MS, lockTimeoutMs: HOOK_MS }
     const signature = `${space.quoted}.${called.quoted}(jsonb)`
     const state = await db.fly(
       SYSTEM,
@@ -105,8 +108,9 @@ export function functionHook({ db, turns }: { db: Db; turns: Semaphore }, name: 
       signal,
     })
 
-  return async (event, signal) => {
-    if (!isOpen) await open(signal)
+  return async (event) => {
+    if (!isOpen) await open()
+    const signal = AbortSignal.timeout(HOOK_MS)
     try {
       const answer = await turns.run(() => call(event, signal), { signal })
       return answerObject(answer === null ? undefined : parseJson(Buffer.from(answer)).value)
@@ -114,7 +118,7 @@ export function functionHook({ db, turns }: { db: Db; turns: Semaphore }, name: 
       const raised = raisedBy(error)
       if (isRaise(raised)) throw new HookRefusal(messageIn(raised?.message), error)
       isOpen = false
-      throw error
+      throw signal.aborted ? noAnswer(error) : error
     }
   }
 }

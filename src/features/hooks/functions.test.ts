@@ -1,10 +1,33 @@
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { after, before, test } from 'node:test'
+import * as jose from 'jose'
 import { mailbox } from '../../../test/fakes/mailbox.ts'
+import { startReceiver } from '../../../test/fakes/receiver.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
+
+/** A provider to sign in with, and an issuer of tokens that are callers. */
+const pair = await jose.generateKeyPair('ES256', { extractable: true })
+const jwk = { ...(await jose.exportJWK(pair.publicKey)), kid: 'one', alg: 'ES256' }
+let person = {}
+const elsewhere = await startReceiver(({ path }, response) => {
+  const answers = new Map<string, object>([
+    ['/token', { access_token: 'good', token_type: 'bearer' }],
+    ['/person', person],
+    ['/keys', { keys: [jwk] }],
+  ])
+  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answers.get(path)))
+})
+after(() => elsewhere.close())
 
 const api = await startServer({
   config: {
+    'auth.issuers': [{ issuer: elsewhere.url, audience: ['app'], jwks_url: `${elsewhere.url}/keys` }],
+    'auth.oauth.hub.enabled': true,
+    'auth.oauth.hub.client_id': 'id',
+    'auth.oauth.hub.client_secret': 'secret',
+    'auth.oauth.hub.authorize_url': `${elsewhere.url}/authorize`,
+    'auth.oauth.hub.token_url': `${elsewhere.url}/token`,
+    'auth.oauth.hub.userinfo_url': `${elsewhere.url}/person`,
     'auth.anonymous_auth_enabled': true,
     'auth.magic_link_enabled': true,
     'auth.sms_enabled': true,
@@ -106,6 +129,36 @@ test('every way to a new account passes it, and no way to one that exists', asyn
   assert.equal(await heard('sms'), 1)
   assert.equal((await sms('+15005550009')).status, 403)
   assert.equal(await count(`svc.users where phone = '+15005550009'`), 0)
+})
+
+test('a sign-up at a provider and with the token of another issuer passes it too', async () => {
+  const enter = async (subject: string, email: string) => {
+    person = { sub: subject, email, email_verified: true }
+    const begun = await api.call('GET /api/auth/oauth/hub')
+    const state = new URL(begun.headers.get('location') ?? '').searchParams.get('state') ?? ''
+    const cookie = begun.headers.get('set-cookie')?.split(';')[0] ?? ''
+    return api.call(`GET /api/auth/oauth/hub/callback?code=right&state=${state}`, { headers: { cookie } })
+  }
+  const refused = await enter('p1', 'p1@evil.test')
+  assert.deepEqual([refused.status, refused.body.error], [403, 'hook_refused'])
+  const entered = await enter('p2', 'p2@x.test')
+  assert.deepEqual([entered.status, entered.body.user.metadata], [200, { how: 'oauth' }])
+  assert.equal((await enter('p2', 'p2@x.test')).status, 200)
+  assert.equal(await count(`hooks.heard where event ->> 'subject' = 'p2'`), 1)
+
+  const tokenOf = (sub: string, email: string) =>
+    new jose.SignJWT({ email, email_verified: true })
+      .setProtectedHeader({ alg: 'ES256', kid: 'one' })
+      .setIssuer(elsewhere.url)
+      .setAudience('app')
+      .setSubject(sub)
+      .setExpirationTime('1h')
+      .sign(pair.privateKey)
+  const me = async (sub: string, email: string) => api.call('GET /api/auth/me', { as: await tokenOf(sub, email) })
+  const stranger = await me('t1', 't1@evil.test')
+  assert.deepEqual([stranger.status, stranger.body.message], [403, 'no accounts for evil.test'])
+  assert.deepEqual((await me('t2', 't2@x.test')).body.metadata, { how: 'issuer' })
+  assert.equal(await count(`svc.identities where subject in ('p1', 't1')`), 0)
 })
 
 test('what an operator makes, and administrators themselves, pass no hook', async () => {

@@ -9,7 +9,7 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { BeforeSignUp, SessionFacts, SessionHooks } from '../../identity/hooks.ts'
 import type { Device } from '../../identity/session.ts'
 import { accountDataOf, addedClaims, type HookAnswer, requireNothing } from './answers.ts'
-import { type CallHook, endpointHook, functionHook, HOOK_MS, HookRefusal } from './call.ts'
+import { type CallHook, endpointHook, functionHook, HookRefusal } from './call.ts'
 
 const NAMES = ['before_sign_up', 'before_sign_in', 'token_claims', 'send_email', 'send_sms'] as const
 type HookName = (typeof NAMES)[number]
@@ -82,17 +82,16 @@ export function createAuthHooks(deps: Deps): AuthHooks {
       // Callers who keep a hook busy do not get past it, even where failures are skipped.
       const release = calls.tryAcquire(caller)
       if (!release) throw serverBusy()
-      const signal = AbortSignal.timeout(HOOK_MS)
       try {
         const event = { id: randomUUID(), hook: name, time: new Date().toISOString(), ...about }
-        return read(await call(event, signal))
+        return read(await call(event))
       } catch (error) {
         if (isMistake(error)) throw error
         if (error instanceof HookRefusal) {
           throw new AppError('hook_refused', error.said ?? `the ${ACTS[name]} was refused`, { cause: error })
         }
         const isSkipped = config[`${name}_on_error`] === 'skip'
-        const reason = signal.aborted ? `no answer within ${HOOK_MS} ms` : (databaseMessage(error) ?? reasonOf(error))
+        const reason = databaseMessage(error) ?? reasonOf(error)
         observe({ message: 'auth hook failed', attrs: { hook: name, reason, skipped: isSkipped } })
         if (isSkipped) return undefined
         throw new AppError('hook_failed', `the ${ACTS[name]} cannot be checked now`, { cause: error })
@@ -105,14 +104,11 @@ export function createAuthHooks(deps: Deps): AuthHooks {
   const [signUp, signIn, claims, email, sms] = NAMES.map(asking)
   return {
     ...(signUp && {
-      beforeSignUp: async ({ method, provider, email: address, phone, device }) => {
-        const user = {
-          email: address ?? '',
-          ...(phone !== undefined && { phone }),
-          is_anonymous: method === 'anonymous',
-        }
-        const event = { method, ...(provider !== undefined && { provider }), user, ...deviceFacts(device) }
-        return (await signUp(device?.ip ?? provider ?? '', event, accountDataOf)) ?? {}
+      beforeSignUp: async ({ method, provider, subject, email: address = '', phone, device }) => {
+        const user = { email: address, ...(phone !== undefined && { phone }), is_anonymous: method === 'anonymous' }
+        const from = provider === undefined ? {} : { provider, subject }
+        const caller = device?.ip ?? JSON.stringify([provider, subject])
+        return (await signUp(caller, { method, ...from, user, ...deviceFacts(device) }, accountDataOf)) ?? {}
       },
     }),
     ...(signIn && {

@@ -41,8 +41,8 @@ export function createForeigners(deps: { db: Db; read: ReadForeignToken; beforeS
   async function accountFor(foreign: ForeignIdentity): Promise<Account | undefined> {
     const [known] = await db.rows<Account>(SYSTEM, accountOf(foreign), { kind: 'read' })
     if (known || !foreign.provision) return known
-    const { issuer: provider, email } = foreign
-    const data = (await beforeSignUp?.({ method: 'issuer', provider, email })) ?? {}
+    const { issuer: provider, subject, email } = foreign
+    const data = (await beforeSignUp?.({ method: 'issuer', provider, subject, email })) ?? {}
     await db.run(SYSTEM, [oneAtATime(foreign), provision(foreign, data)])
     const [made] = await db.rows<Account>(SYSTEM, accountOf(foreign))
     // Its address was taken at the same moment; the next request comes without it.

@@ -70,11 +70,11 @@ export function createAnonymousAccounts(deps: SignInDeps) {
     },
 
     async linkProvider(userId: string, profile: Profile, device: Device): Promise<AuthResponse> {
-      const { email, emailVerified, provider } = profile
-      const data = await deps.beforeSignUp?.({ method: 'oauth', provider, email, device })
+      const { email, emailVerified, provider, subject } = profile
+      const data = await deps.beforeSignUp?.({ method: 'oauth', provider, subject, email, device })
       const credentials = linkAnonymous(userId, { email, emailVerified: emailVerified && email !== undefined })
       const linked = sql`insert into svc.identities (provider, subject, user_id)
-        values (${provider}, ${profile.subject}, ${userId}::uuid)`
+        values (${provider}, ${subject}, ${userId}::uuid)`
       return link(userId, 'oauth', device, credentials, withData(userId, data, linked))
     },
   }

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { parseRaw, sendRaw } from '../../../test/kit/http.ts'
 import { eventually, startServer, storagePath } from '../../../test/kit/kit.ts'
+import { parsed } from '../../../test/kit/parsed.ts'
 import { upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer({ config: { 'storage.max_file_size': '1MB' } })
@@ -249,7 +250,7 @@ test('an upload that is broken off in the middle leaves nothing', async () => {
 test('an upload that takes too long is ended with 504', async () => {
   const { status, body } = parseRaw(await sendRaw(hastyPort, head(500_000), file.slice(0, -2)))
   assert.equal(status, 504)
-  assert.deepEqual(JSON.parse(body), { code: 504, error: 'timeout', message: 'upload timed out' })
+  assert.deepEqual(parsed(body), { code: 504, error: 'timeout', message: 'upload timed out' })
   await noneLeft()
 })
 

@@ -174,11 +174,3 @@ test('twenty callers race for a new name: one has it, and one row is there', asy
     select blob_id from svc.objects where name = 'raced.txt')) as blobs from svc.objects where name = 'raced.txt'`)
   assert.deepEqual([Number(count), Number(blobs)], [1, 1])
 })
-
-test('undo leaves files alone', async () => {
-  const answer = await api.call('POST /api/admin/undo', {
-    as: 'admin',
-    json: { user: ada.user.id, from: '2000-01-01T00:00:00Z', to: '2100-01-01T00:00:00Z' },
-  })
-  assert.equal(answer.status, 404)
-})

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
+import { parsed } from '../../../test/kit/parsed.ts'
 import { upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer()
@@ -80,7 +81,7 @@ async function uploadDuring(bucket: string, as: string | undefined, meanwhile: (
   const answered = new Promise<{ status: number; body: unknown }>((resolve, reject) => {
     sent.on('error', reject).on('response', async (response) => {
       const chunks = await response.toArray()
-      resolve({ status: response.statusCode ?? 0, body: JSON.parse(Buffer.concat(chunks).toString()) })
+      resolve({ status: response.statusCode ?? 0, body: parsed(Buffer.concat(chunks).toString()) })
     })
   })
   const stored = async () => (await api.sql('select count(*)::int as n from svc.objects'))[0].n

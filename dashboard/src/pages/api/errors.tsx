@@ -4,7 +4,7 @@ import reference from '../../../../docs/errors.md'
 const codeInAddress = (): string | undefined => reference.find(({ error }) => `#${error}` === location.hash)?.error
 
 /** What each code of a failure means; `doc_url` leads to its line. */
-export function Errors() {
+export function Errors({ isSettled }: { isSettled: boolean }) {
   const [chosen, setChosen] = useState(codeInAddress)
   const line = useRef<HTMLTableRowElement>(null)
   useEffect(() => {
@@ -15,7 +15,8 @@ export function Errors() {
   useEffect(() => {
     line.current?.focus({ preventScroll: true })
     line.current?.scrollIntoView({ block: 'center' })
-  }, [chosen])
+    // Again when what stands above it has come.
+  }, [chosen, isSettled])
   const groups = [...Map.groupBy(reference, ({ group }) => group)]
   return (
     <section className="card" id="errors" aria-labelledby="errors-title">

@@ -30,7 +30,7 @@ export default function ApiPage() {
     >
       <Loaded of={document}>{(data) => <Reference document={data} />}</Loaded>
       {token && <GraphQl />}
-      <Errors />
+      <Errors isSettled={document.data !== undefined} />
     </Page>
   )
 }

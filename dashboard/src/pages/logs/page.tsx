@@ -31,7 +31,7 @@ export default function LogsPage() {
       note="The newest entries of all workers of this server."
     >
       <div className="row">
-        <div className="grow">
+        <div className="grow wide-field">
           <Find label="Find" placeholder="A message, path, request id, status" labelled />
         </div>
         <Field label="Least level">

@@ -41,6 +41,7 @@ export default function SettingsPage() {
   const [{ find = '' }] = useAddress()
   return (
     <Page title="Settings" actions={<Find label="Find a setting" />}>
+      {find && <Configuration find={find} />}
       <div className="columns">
         <Version />
         <AuthSettings />
@@ -48,7 +49,7 @@ export default function SettingsPage() {
       <Admins />
       <Secrets />
       <Backups />
-      <Configuration find={find} />
+      {!find && <Configuration find="" />}
     </Page>
   )
 }

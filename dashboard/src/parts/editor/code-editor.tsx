@@ -5,7 +5,7 @@ import {
   closeBracketsKeymap,
   completionKeymap,
 } from '@codemirror/autocomplete'
-import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands'
+import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
 import { PostgreSQL, sql } from '@codemirror/lang-sql'
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language'
 import { Compartment, EditorState, Prec } from '@codemirror/state'
@@ -103,8 +103,8 @@ export default function CodeEditor(props: EditorProps) {
         syntaxHighlighting(colours),
         compartment.of(language(props)),
         Prec.highest(keymap.of([{ key: 'Mod-Enter', run: execute }])),
-        // Tab indents after Enter was pressed in the editor; Escape, then Tab leaves it.
-        keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, indentWithTab]),
+        // Tab leaves the editor, as it leaves any field (WCAG 2.1.2).
+        keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap]),
         EditorView.lineWrapping,
         replacesSelection,
         EditorView.contentAttributes.of({ 'aria-label': label }),

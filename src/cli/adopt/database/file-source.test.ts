@@ -47,9 +47,19 @@ test('files are found in a folder and in S3, by either layout', async () => {
     }
     assert.equal(await read('plain.txt', null), 'plain')
     assert.equal(await read('plain.txt', 'v9'), 'plain')
-    assert.equal(await read('deep/a.txt', 'v1'), 'of a tenant')
     assert.equal(await read('b.txt', 'v2'), 'by version')
     assert.equal(await files.find('docs', 'none.txt', null), undefined)
+    files.close()
+  }
+})
+
+test('the folder of a tenant is found, or given', async () => {
+  // The S3 of the tests lists no folders.
+  for (const place of [home, join(home, 'tenant'), `s3://${s3.bucket}/old/tenant`]) {
+    const files = await openFileSource(place, config)
+    const found = await files.find('docs', 'deep/a.txt', 'v1')
+    assert.ok(found && typeof found !== 'string', place)
+    assert.equal(await text(await found.open()), 'of a tenant')
     files.close()
   }
 })

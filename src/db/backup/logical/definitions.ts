@@ -15,8 +15,8 @@ export type LogicalDefinitions = {
 }
 
 type LogicalRole = { name: string; memberOf: string[]; inherits: boolean; bypassesRls: boolean; logsIn: boolean }
-/** Names are quoted. `rows` is the query of an extension's own table that has rows of its users. */
-export type LogicalTable = { name: string; columns: string[]; condition: string }
+/** Names are quoted. `condition` says which rows of an extension's own table are those of its users. */
+export type LogicalTable = { name: string; owner: string; columns: string[]; condition: string }
 type LogicalSequence = { name: string; value: string; isCalled: boolean }
 
 export const MOST_DEFINITION_BYTES = 256 * 2 ** 20
@@ -52,8 +52,9 @@ const isMember = (oid: string): string =>
 
 /** Tables with rows of their own; of an extension's tables those that it keeps rows of its users in. */
 export async function readTables(client: pg.Client): Promise<LogicalTable[]> {
-  const { rows } = await client.query<{ name: string; columns: string; condition: string }>(`
+  const { rows } = await client.query<{ name: string; owner: string; columns: string; condition: string }>(`
     select format('%I.%I', n.nspname, c.relname) as name, coalesce(x.condition, '') as condition,
+      quote_ident(pg_get_userbyid(c.relowner)) as owner,
       coalesce((select jsonb_agg(quote_ident(a.attname) order by a.attnum) from pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''), '[]')::text as columns
     from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -79,7 +79,9 @@ async function loadRows(url: string, stored: StoredBackup, tables: readonly Logi
   try {
     await connection.rows(`set client_encoding = utf8; set session_replication_role = replica`)
     for await (const { table, bytes } of copiedTables(stored.open(ROWS), tables.length)) {
-      const { name, columns } = tables[table] as LogicalTable
+      const { name, owner, columns } = tables[table] as LogicalTable
+      // Checks and generated columns run functions that the owner wrote, and run them as the owner.
+      await connection.rows(`set role ${owner}`)
       const list = columns.length > 0 ? `(${columns.join(', ')})` : ''
       await connection.copyIn(`copy ${name} ${list} from stdin`, bytes)
     }

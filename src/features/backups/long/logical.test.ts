@@ -23,6 +23,7 @@ async function managedDatabase(kind: 'embedded' | 'extensions'): Promise<string>
   await client.query(`create database ${database} owner ${role}`)
   atEnd(async () => {
     await client.query(`drop database ${database} with (force)`)
+    await client.query(`drop role if exists lesser_${mark}`)
     await client.end()
   })
   return url.replace(/\/\/[^@]*@([^/]*)\/[^?]*/, `//${role}@$1/${database}`)
@@ -41,6 +42,13 @@ const SCHEMA = `
   insert into public.parts values (1, '2026-05-05');
   create table public.nothing ();
   insert into public.nothing default values;
+  create function public.whoami() returns text language sql immutable as $$ select current_user::text $$;
+  create role lesser_${mark} nologin;
+  grant lesser_${mark} to current_user;
+  create table public.spied (id int, who text generated always as (public.whoami()) stored);
+  insert into public.spied values (1);
+  grant create on schema public to lesser_${mark};
+  alter table public.spied owner to lesser_${mark};
   create view public.titles as select title from public.notes;
   create materialized view public.counted as select count(*) as n from public.notes;
   create function public.twice(n int) returns int language plpgsql as $$ begin return 2 * n; end $$;
@@ -88,6 +96,8 @@ test('where the role may not replicate, a logical copy is taken, verified and re
   const again = await startEmbeddedServer(copy)
   assert.deepEqual(await contents(again), before)
   assert.equal((await again.call('GET /api/storage/files/kept.txt')).text, 'bytes of a file')
+  const [[who] = []] = await query(again, 'select who from public.spied')
+  assert.equal(who, `lesser_${mark}`, 'what the owner of a table wrote ran as the owner')
   const login = await again.call('POST /api/auth/login', { json: { email: 'a@x.test', password: 'long enough' } })
   assert.equal(login.status, 200, login.text)
   const mine = await again.call('GET /api/collections/notes?perPage=100', { as: login.body.token })

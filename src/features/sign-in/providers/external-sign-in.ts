@@ -77,11 +77,13 @@ export function createExternalSignIn(deps: Deps) {
   }
 
   async function enter(profile: Profile, device: Device): Promise<AuthResponse> {
-    const { provider, email } = profile
+    const { provider, subject, email } = profile
     const attempt = () =>
       signingUp(deps.beforeSignUp, (allow) =>
         db.tx(SYSTEM, async (tx) => {
-          const account = await accountOf(tx, profile, () => allow({ method: 'oauth', provider, email, device }))
+          const account = await accountOf(tx, profile, () =>
+            allow({ method: 'oauth', provider, subject, email, device }),
+          )
           return { account, answer: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
         }),
       )

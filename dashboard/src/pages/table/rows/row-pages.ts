@@ -36,7 +36,9 @@ export class RowPages {
 
   /** Rows that can be scrolled to, with some that are still to come. */
   get count(): number {
-    return this.read + (this.#isWhole ? 0 : 30)
+    const { read } = this
+    const isRefused = read === 0 && this.error !== null
+    return read + (this.#isWhole || isRefused ? 0 : 30)
   }
 
   get read(): number {

@@ -59,9 +59,11 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
       <div className="row-panel-body" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {tab !== 'why' && tab !== 'history' && <ErrorLine error={error} />}
         {tab === 'fields' && error instanceof ApiError && [403, 404].includes(error.status) && (
-          <Button look="small" onClick={() => setTab('why')}>
-            Why?
-          </Button>
+          <div>
+            <Button look="small" onClick={() => setTab('why')}>
+              Why?
+            </Button>
+          </div>
         )}
         {tab === 'fields' && !row && !error && <Loading />}
         {tab === 'fields' && row && (

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'react'
-import { send } from '../../../api/client.ts'
+import { connection, send } from '../../../api/client.ts'
 import type { Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { type Loaded, PER_PAGE, type RowData, RowPages } from './row-pages.ts'
@@ -70,6 +70,11 @@ export function useRows(name: string, table: Table, { filter, sort }: Choice) {
       onLive: setLive,
     })
   }, [identity])
+  // What failed while the server or its database was away is read when they are back.
+  const lost = connection.use()
+  useEffect(() => {
+    if (lost === null && current.error) void current.refresh()
+  }, [lost, current])
   return { pages: current, turn, flashes, isLive, core, hasKey }
 }
 
