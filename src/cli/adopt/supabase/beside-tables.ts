@@ -26,7 +26,7 @@ export async function makeBuckets(client: pg.Client, buckets: readonly SourceBuc
 }
 
 /**
- * A command becomes a function that nobody but its schedule may call. In place, pg_cron goes on with its jobs: the schedules
+ * A command becomes a function that only its schedule may call. In place, pg_cron goes on with its jobs: the schedules
  * wait until an administrator enables them.
  */
 export async function makeSchedules(

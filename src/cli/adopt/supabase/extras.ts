@@ -134,7 +134,7 @@ export async function readJobs(from: pg.Client, notes: Note[]): Promise<SourceJo
   })
 }
 
-/** Tables of the publication for realtime: changes of them are logged, whoever writes. */
+/** Tables of the publication for realtime: their changes are logged for every writer. */
 export async function readWatched(from: pg.Client): Promise<{ schema: string; name: string }[]> {
   return readRows(
     from,
