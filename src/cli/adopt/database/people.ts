@@ -1,11 +1,10 @@
 import type pg from 'pg'
-import { dropCredentials } from '../../../app/identity.ts'
 import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 import type { SecretBox } from '../../../core/secret-box.ts'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import { totpSecrets } from '../../../features/mfa/totp.ts'
-import { endSessionsOf } from '../../../identity/users.ts'
 import { credentialOf } from '../../users-import/hashes.ts'
+import { emptyAccount } from '../join.ts'
 import type { Note } from '../plan.ts'
 import { fromBase32 } from './base32.ts'
 
@@ -147,19 +146,10 @@ async function addressOf(
     )
     return bare
   }
-  await emptyAccount(client, local.id)
+  await emptyAccount(client, local.id, null, false)
+  await client.query('update svc.users set email = null where id = $1', [local.id])
   say(`${own.email} (${user.id})`, `the unverified account ${local.id} had this address here: it was emptied`)
   return own
-}
-
-/** Whose it is was never proved: credentials, sessions and the address end. */
-async function emptyAccount(client: pg.Client, id: string): Promise<void> {
-  await client.query('delete from svc.identities where user_id = $1', [id])
-  for (const statement of [endSessionsOf(id), ...dropCredentials(id)]) {
-    const { text, values } = statement.render()
-    await client.query(text, [...values])
-  }
-  await client.query('update svc.users set password_hash = null, email = null, updated_at = now() where id = $1', [id])
 }
 
 async function phoneOf(
