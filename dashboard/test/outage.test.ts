@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { skip } from '../../test/kit/browser.ts'
 import { freePort } from '../../test/kit/free-port.ts'
 import { startProxy } from '../../test/kit/proxy.ts'
-import { openDashboard, startDashboard } from './kit/dashboard.ts'
+import { openDashboard, startDashboard, typeInto } from './kit/dashboard.ts'
 
 const api = await startDashboard()
 await api.sql('create table notes (id int primary key, title text)')
@@ -13,9 +13,7 @@ test('a token that ended leads to the sign-in form and back, with what was typed
   const { page, go, signIn } = await openDashboard(api, { signedIn: false })
   await go('/tables/notes?filter=id%20%3D%201')
   await signIn()
-  await page.locator('[role=gridcell][data-column=title]').first().dblclick()
-  await page.getByLabel('Edit title').fill('typed before')
-  await page.keyboard.press('Enter')
+  await typeInto(page, page.locator('[role=gridcell][data-column=title]').first(), 'typed before')
   await page.getByText('1 change', { exact: true }).waitFor()
   const token = await page.evaluate(() => sessionStorage.getItem('savanna:token'))
   await api.call('POST /api/admin/auth/logout', { as: token ?? '' })
@@ -35,9 +33,7 @@ test('a server that is away is said in a line; nothing typed is lost, and the pa
 }, async () => {
   const { page, go } = await openDashboard(api)
   await go('/tables/notes')
-  await page.locator('[role=gridcell][data-column=title]').nth(1).dblclick()
-  await page.getByLabel('Edit title').fill('typed meanwhile')
-  await page.keyboard.press('Enter')
+  await typeInto(page, page.locator('[role=gridcell][data-column=title]').nth(1), 'typed meanwhile')
   await page.context().setOffline(true)
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('The server cannot be reached').waitFor()
@@ -59,9 +55,7 @@ test('a server that is restarted and a database that is away are said in a line,
   const { page, go } = await openDashboard(first)
   await go('/tables/notes')
   const title = page.locator('[role=gridcell][data-column=title]').nth(1)
-  await title.dblclick()
-  await page.getByLabel('Edit title').fill('through it all')
-  await page.keyboard.press('Enter')
+  await typeInto(page, title, 'through it all')
   const save = page.getByRole('button', { name: 'Save', exact: true })
 
   await proxy.set('refuse')

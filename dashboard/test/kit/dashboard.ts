@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
+import type { Browser, BrowserContextOptions, Locator, Page } from 'playwright-core'
 import { atEnd } from '../../../test/kit/at-end.ts'
 import { startBrowser } from '../../../test/kit/browser.ts'
 import { type InProcessServer, type ServerOptions, startServer } from '../../../test/kit/kit.ts'
@@ -24,6 +24,18 @@ export type Dashboard = {
 
 export const startDashboard = (options: ServerOptions = {}): Promise<InProcessServer> =>
   startServer({ ...options, dashboardFolder: folder })
+
+/** Types into a cell that takes text. Where the grid moves under the pointer, the second click may hit another cell: then by key. */
+export async function typeInto(page: Page, cell: Locator, text: string): Promise<void> {
+  const editor = page.getByLabel(`Edit ${await cell.getAttribute('data-column')}`)
+  await cell.dblclick()
+  await editor.waitFor({ timeout: 5_000 }).catch(async () => {
+    await cell.click()
+    await page.keyboard.press('Enter')
+  })
+  await editor.fill(text)
+  await page.keyboard.press('Enter')
+}
 
 let browser: Promise<Browser> | undefined
 

@@ -58,6 +58,7 @@ test('wrong wishes are refused with the reason', async () => {
     400,
     'invalid scope: must be *, readonly, or readwrite',
   )
+  assert.equal((await create(ana.token, { name: 'x', scope: 'readonly storage:write' })).status, 400)
   await refused(
     create(ana.token, { name: 'x', appId: '00000000-0000-0000-0000-000000000000' }),
     400,

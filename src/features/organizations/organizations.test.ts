@@ -102,6 +102,35 @@ test('an invitation is judged by the role its inviter has when it is accepted', 
   assert.equal((await accept(tokens[1] ?? '', two)).status, 400)
 })
 
+test('organizations, members and open invitations are bounded, also when the last place is taken at once', async () => {
+  const [owner, one, two] = [await person('bo@x.test'), await person('b1@x.test'), await person('b2@x.test')]
+  const org = await found(owner)
+  const places = (answers: { status: number; body: { error?: string } }[]) =>
+    answers.map(({ status, body }) => (status < 300 ? 'taken' : body.error)).sort()
+
+  await api.sql(`insert into svc.org_invites (org_id, email, role, hash, invited_by, expires_at)
+    select '${org}', 'i' || n || '@x.test', 'member', 'h' || n, '${owner.id}', now() + interval '1 day' from generate_series(1, 99) n`)
+  const invited = await Promise.all(['a', 'b', 'c'].map((name) => invite(org, owner, `${name}.last@x.test`)))
+  assert.deepEqual(places(invited), ['limit_reached', 'limit_reached', 'taken'])
+  await api.sql(`delete from svc.org_invites where org_id = '${org}'`)
+
+  for (const { email } of [one, two]) assert.equal((await invite(org, owner, email)).status, 201)
+  const days = `extract(day from expires_at - created_at)::int as days from svc.org_invites where org_id = '${org}'`
+  assert.deepEqual(await api.sql(`select distinct ${days}`), [{ days: '7' }])
+  const tokens = [await tokenMailedTo(one.email), await tokenMailedTo(two.email)]
+  await api.sql(`with people as (insert into svc.users (email) select 'm' || n || '@x.test' from generate_series(1, 998) n returning id)
+    insert into svc.members (org_id, user_id, role) select '${org}', id, 'member' from people`)
+  const accepted = await Promise.all([accept(tokens[0] ?? '', one), accept(tokens[1] ?? '', two)])
+  assert.deepEqual(places(accepted), ['limit_reached', 'taken'])
+
+  await api.sql(`with made as (insert into svc.organizations (name) select 'o' || n from generate_series(1, 98) n returning id)
+    insert into svc.members (org_id, user_id, role) select id, '${owner.id}', 'owner' from made`)
+  const made = await Promise.all(
+    ['a', 'b', 'c'].map((name) => api.call('POST /api/orgs', { as: owner.token, json: { name } })),
+  )
+  assert.deepEqual(places(made), ['limit_reached', 'limit_reached', 'taken'])
+})
+
 test('only owners decide over a role at or above their own', async () => {
   const [owner, admin, admin2, member] = [
     await person('ro@x.test'),

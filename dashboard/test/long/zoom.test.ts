@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { skip } from '../../../test/kit/browser.ts'
+import { openDashboard, typeInto } from '../kit/dashboard.ts'
+import { PAGES, startShop, tooWide } from '../kit/pages.ts'
+
+const { api } = await startShop()
+
+test('at 200 % zoom every page can be read, nothing but tables scrolls sideways, and rows can be edited', {
+  skip,
+}, async () => {
+  const { page, go, walk } = await openDashboard(api, { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 })
+  const faults: string[] = []
+  await go('/')
+  for (const [path, title] of PAGES) {
+    await walk(path)
+    await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
+    const wide = await tooWide(page)
+    if (wide > 1) faults.push(`${path} is ${wide} px too wide`)
+  }
+  assert.deepEqual(faults, [])
+  await walk('/tables/orders')
+  await typeInto(page, page.locator('[role=gridcell][data-column=note]').first(), 'zoomed')
+  await page.getByText('1 change', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Discard' }).click()
+})
