@@ -22,10 +22,13 @@ test('the nearest name has at most two edits, or a third of the name', () => {
   }
 })
 
-test('a long name or many candidates cost little', () => {
-  const many = Array.from({ length: 100_000 }, (_, i) => `${'a'.repeat(62)}${i % 10}`)
-  const startedAt = performance.now()
-  assert.equal(nearestName('a'.repeat(5_000), many), undefined)
-  nearestName('b'.repeat(63), many)
-  assert.ok(performance.now() - startedAt < 2_000)
+test('a long name is compared with none, and any other with the first 5,000', () => {
+  let read = 0
+  function* candidates(): Generator<string> {
+    for (;;) yield `${'a'.repeat(62)}${read++ % 10}`
+  }
+  assert.equal(nearestName('a'.repeat(5_000), candidates()), undefined)
+  assert.equal(read, 0)
+  nearestName('b'.repeat(63), candidates())
+  assert.ok(read <= 5_001, `${read} candidates`)
 })
