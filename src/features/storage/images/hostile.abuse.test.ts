@@ -6,6 +6,8 @@ import sharp from 'sharp'
 import { hostileImages, tryHostile } from '../../../../test/fakes/hostile-images.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 
+const warnings: string[] = []
+process.on('warning', ({ message }) => warnings.push(message))
 const api = await startServer()
 const ada = await api.signUp('ada@example.test')
 await api.call('POST /api/admin/storage/buckets', { as: 'admin', json: { name: 'vault', access: 'private' } })
@@ -20,6 +22,15 @@ test('hostile images are refused within limits, and good ones are made after the
     .toBuffer()
   await fetch(`${api.url}/api/storage/vault/good.png`, { method: 'PUT', body: new Uint8Array(good), headers })
   assert.equal((await fetch(`${api.url}/api/storage/vault/good.png?width=5`, { headers })).status, 200)
+})
+
+test('images leave nothing behind at the process that makes them', async () => {
+  const headers = { authorization: `Bearer ${ada.token}` }
+  for (let width = 10; width < 24; width++) {
+    assert.equal((await fetch(`${api.url}/api/storage/vault/good.png?width=${width}`, { headers })).status, 200)
+  }
+  // A listener for each would be a warning of Node at the eleventh.
+  assert.deepEqual(warnings, [])
 })
 
 test('the process that reads images has none of our environment', async () => {

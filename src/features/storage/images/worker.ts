@@ -58,6 +58,7 @@ export class ImageWorker {
     const flags = ['--max-old-space-size=256', '--input-type=commonjs', '-e', IMAGE_WORKER, this.#library]
     const child = spawn(process.execPath, flags, { env: {}, cwd: tmpdir(), stdio: ['pipe', 'pipe', 'ignore'] })
     child.unref()
+    child.stdin?.on('error', () => {}) // `exit` follows
     child.once('exit', () => {
       if (this.#child === child) this.#child = undefined
     })
@@ -85,15 +86,11 @@ function converse(child: ChildProcess, job: ImageJob, source: Readable): Promise
       stdout.off('data', onData)
       child.off('exit', onExit).off('error', onExit)
       source.off('error', onSource)
-      stdin.off('error', onPipe)
-      stdin.on('error', () => {})
       settle()
     }
     /** It was killed, by us or by its own limit, or it crashed: the image is to blame. */
     const onExit = (code: unknown): void => end(() => reject(code === 9 ? withCause(tooLarge()) : withCause(broken())))
     const onSource = (error: Error): void => end(() => reject(error))
-    /** `exit` follows. */
-    const onPipe = (): void => {}
     const onData = (piece: Buffer): void => {
       if (!head) {
         received = Buffer.concat([received, piece])
@@ -115,7 +112,6 @@ function converse(child: ChildProcess, job: ImageJob, source: Readable): Promise
     stdout.on('data', onData)
     child.once('exit', onExit).once('error', onExit)
     source.once('error', onSource)
-    stdin.on('error', onPipe)
     const text = Buffer.from(JSON.stringify(job))
     const length = Buffer.alloc(4)
     length.writeUInt32BE(text.length)
