@@ -42,16 +42,20 @@ export const withConnection = <T>(config: Config, work: (client: pg.Client) => P
     }
   })
 
+/** Prepared as a start does, with few connections and without a word. */
+export const openForCommand = (config: Config, url: string): ReturnType<typeof openDatabase> =>
+  openDatabase({
+    url,
+    config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
+    api: config.api,
+    observe: () => {},
+    progress: () => {},
+  })
+
 /** As `withConnection`, with the server's connection pool. */
 export const withDb = <T>(config: Config, work: (db: Db & Notifications) => Promise<T>): Promise<T> =>
   withDatabaseUrl(config, async (url) => {
-    const { pool } = await openDatabase({
-      url,
-      config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
-      api: config.api,
-      observe: () => {},
-      progress: () => {},
-    })
+    const { pool } = await openForCommand(config, url)
     try {
       return await work(pool)
     } finally {

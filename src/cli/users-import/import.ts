@@ -2,13 +2,11 @@ import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../../config/config.ts'
-import { Primary } from '../../db/pool/primary.ts'
-import { openDatabase } from '../../db/setup/database.ts'
 import { base64Bytes, wholeIn } from '../../identity/imported-hash.ts'
+import { exclusively } from '../adopt/exclusive.ts'
 import { ManyNotes } from '../adopt/notes.ts'
 import { type Plan, printPlan } from '../adopt/plan.ts'
 import { type Context, UsageError } from '../command/command.ts'
-import { withDatabaseUrl } from '../command/database.ts'
 import { Progress } from '../files/progress.ts'
 import { bringBatch, type ImportCounts, importSource } from './accounts.ts'
 import { entriesOf } from './entries.ts'
@@ -20,8 +18,6 @@ import { SeenTexts } from './seen.ts'
 const USAGE = `usage: svc users import <file> --format ${USER_FORMATS.join('|')} [--apply]`
 const BATCH_PEOPLE = 500
 const BATCH_BYTES = 4 * 2 ** 20
-/** One import at a time on a database, and none beside svc adopt. */
-const LOCK_ID = 0x53_56_43_40
 
 type Source = { file: string; format: Format; firebase: FirebaseParameters | undefined }
 
@@ -136,27 +132,11 @@ function kindOf({ credential, identities, phone, isAnonymous }: Person): string 
 }
 
 const apply = (config: Config, source: Source, total: number, notes: ManyNotes): Promise<Record<string, number>> =>
-  withDatabaseUrl(config, async (url) => {
-    const database = { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] }
-    const { pool } = await openDatabase({
-      url,
-      config: database,
-      api: config.api,
-      observe: () => {},
-      progress: () => {},
-    })
-    await pool.stop()
-    const { client } = await new Primary(url).find('svc')
-    try {
-      const { rowCount } = await client.query('select from (select pg_try_advisory_lock($1) as free) l where free', [
-        LOCK_ID,
-      ])
-      if (rowCount === 0) throw new Error('another svc adopt or svc users import is at work on this database')
-      return await bring(client, source, total, notes)
-    } finally {
-      await client.end().catch(() => {})
-    }
-  })
+  exclusively(
+    config,
+    async () => {},
+    (client) => bring(client, source, total, notes),
+  )
 
 async function bring(
   client: pg.Client,

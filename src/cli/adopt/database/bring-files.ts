@@ -1,8 +1,8 @@
-import { createHash, randomUUID } from 'node:crypto'
-import { type Readable, Transform } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import type { Store } from '../../../features/storage/blobs/store.ts'
+import { storeBytes } from '../../../features/storage/blobs/store-bytes.ts'
 import { isObjectName } from '../../../features/storage/objects/names.ts'
 import { contentTypeOf } from '../../../http/files/content-type.ts'
 import type { Note } from '../plan.ts'
@@ -76,25 +76,9 @@ async function bringObject(
   object: SourceObject,
   bytes: Readable,
 ): Promise<boolean> {
-  const id = randomUUID()
-  const hash = createHash('sha256')
-  let size = 0
-  const meter = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      hash.update(chunk)
-      size += chunk.length
-      done(null, chunk)
-    },
-  })
-  bytes.once('error', (error) => meter.destroy(error))
-  try {
-    await store.write(id, bytes.pipe(meter))
-  } finally {
-    bytes.destroy()
-  }
+  const { id, size, sha256 } = await storeBytes(store, bytes).finally(() => bytes.destroy())
   try {
     const isAdded = await inTransaction(client, async () => {
-      const sha256 = hash.digest('hex')
       await client.query('insert into svc.blobs (id, size, sha256) values ($1, $2, $3)', [id, size, sha256])
       const type =
         object.contentType !== null && object.contentType.length <= MAX_TYPE

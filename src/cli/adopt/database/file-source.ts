@@ -63,7 +63,8 @@ function statOf(path: string): Stats | undefined {
   }
 }
 
-async function openRegular(path: string): Promise<Readable> {
+/** The bytes of a file that is no link and no device. */
+export async function openRegular(path: string): Promise<Readable> {
   const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   if (!(await handle.stat()).isFile()) {
     await handle.close()

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { Ident } from '../../../db/sql.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note } from '../plan.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
 import type { Catalogue, SourceTable } from './catalogue.ts'
 import { named, type SchemaStep } from './ddl.ts'
 import { runSteps } from './run-steps.ts'

@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Ident } from '../../../db/sql.ts'
-import { PRELUDE } from '../pocketbase/migrations.ts'
-import { ADOPTED_OWNER, HELPERS } from '../pocketbase/sql-functions.ts'
+import { ADOPTED_OWNER, ownerPrelude } from '../adopted-owner.ts'
 import type { SchemaStep } from './ddl.ts'
 
 const quote = (name: string): string => new Ident(name).quoted
@@ -55,7 +54,7 @@ function linesOf(steps: readonly SchemaStep[]): string[] {
 }
 
 const setupLines = (helpers: string, { roles, schemas, extensions }: Setup): string[] => [
-  ...PRELUDE.map((sql) => `${sql.replaceAll(HELPERS, helpers)};`),
+  ...ownerPrelude(helpers).map((sql) => `${sql};`),
   ...roles.map(
     (role) =>
       `do $role$ begin if not exists (select from pg_catalog.pg_roles where rolname = '${role}') then create role ${role} nologin noinherit; end if; end $role$;`,

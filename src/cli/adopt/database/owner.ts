@@ -1,29 +1,13 @@
 import type pg from 'pg'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
+import { helperSchema, OWNER_STATEMENTS } from '../adopted-owner.ts'
 
 /** Helper functions of an adoption, which are not exposed. */
 export const SUPABASE_HELPERS = 'svc_supabase'
 export const AYB_HELPERS = 'svc_allyourbase'
 
-/** Makes the role that owns what comes along: it can do nothing else. */
+/** Makes the role that owns what comes along. */
 export async function prepareOwner(client: pg.Client, helpers: string): Promise<void> {
-  await client.query(`do $role$ begin
-    if not exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}') then
-      create role ${ADOPTED_OWNER} nologin noinherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls;
-    end if;
-  exception when duplicate_object or unique_violation then null;
-  end $role$`)
-  await client.query(`do $role$ begin
-    if exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}' and (rolsuper or rolbypassrls or rolcreaterole or rolreplication)) then
-      raise exception 'the role ${ADOPTED_OWNER} may do more than it should';
-    end if;
-    if not pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'member') then
-      execute pg_catalog.format('grant ${ADOPTED_OWNER} to %I', current_user);
-    end if;
-  end $role$`)
-  await client.query(`grant usage on schema svc to ${ADOPTED_OWNER}`)
-  await client.query(`grant references (id), select (id, email_verified_at) on svc.users to ${ADOPTED_OWNER}`)
-  await client.query(`create schema if not exists ${helpers} authorization ${ADOPTED_OWNER}`)
+  for (const statement of [...OWNER_STATEMENTS, helperSchema(helpers)]) await client.query(statement)
 }
 
 /** A role of the source, if the cluster has none of that name; one that is more than a role for rights is refused. */

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import { Ident } from '../../../db/sql.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { SourceTable } from './catalogue.ts'
 import { named } from './ddl.ts'
 import { SAME_TEXTS } from './source.ts'

@@ -1,6 +1,6 @@
 import type pg from 'pg'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note } from '../plan.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
 import type { SchemaStep } from './ddl.ts'
 
 const MAX_REASON = 300

@@ -2,47 +2,26 @@ import type pg from 'pg'
 import { secretBoxOf } from '../../../app/secrets.ts'
 import type { Config } from '../../../config/config.ts'
 import type { SecretBox } from '../../../core/secret-box.ts'
-import { Primary } from '../../../db/pool/primary.ts'
-import { openDatabase } from '../../../db/setup/database.ts'
 import { rootSecretFile } from '../../../db/setup/embedded/secret-file.ts'
 import { loadRootSecret } from '../../../features/auth/keys.ts'
 import { createStore } from '../../../features/storage/storage.ts'
-import { withDatabaseUrl } from '../../command/database.ts'
 import { Progress } from '../../files/progress.ts'
+import { exclusively } from '../exclusive.ts'
 import type { Note, Plan } from '../plan.ts'
 import { bringObjects, type SourceObject } from './bring-files.ts'
 import type { PlaceOfFiles } from './file-source.ts'
 
-/** One run at a time on a database; as of other adoptions. */
-const LOCK_ID = 0x53_56_43_40
-
 export type Target = { client: pg.Client; box: SecretBox; config: Config; url: string }
 
-/** The database of the configuration, prepared as a start does, with a connection of the server's own role. */
 export const withTarget = <T>(config: Config, work: (target: Target) => Promise<T>): Promise<T> =>
-  withDatabaseUrl(config, async (url) => {
-    const { pool } = await openDatabase({
-      url,
-      config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
-      api: config.api,
-      observe: () => {},
-      progress: () => {},
-    })
-    const file = config.database.url === '' ? rootSecretFile(config.data_dir) : undefined
-    const box = await loadRootSecret(pool, config.auth.jwt_secret, file)
-      .then((root) => secretBoxOf(config.auth, root))
-      .finally(() => pool.stop())
-    const { client } = await new Primary(url).find('svc')
-    try {
-      const { rowCount } = await client.query('select from (select pg_try_advisory_lock($1) as free) l where free', [
-        LOCK_ID,
-      ])
-      if (rowCount === 0) throw new Error('another svc adopt is at work on this database')
-      return await work({ client, box, config, url })
-    } finally {
-      await client.end().catch(() => {})
-    }
-  })
+  exclusively(
+    config,
+    async (pool) => {
+      const file = config.database.url === '' ? rootSecretFile(config.data_dir) : undefined
+      return secretBoxOf(config.auth, await loadRootSecret(pool, config.auth.jwt_secret, file))
+    },
+    (client, box, url) => work({ client, box, config, url }),
+  )
 
 export async function bringFilesOf(
   { client, config }: Target,

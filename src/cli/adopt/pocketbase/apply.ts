@@ -1,12 +1,11 @@
 import type pg from 'pg'
 import type { Config } from '../../../config/config.ts'
 import { reasonOf } from '../../../core/errors.ts'
-import { Primary } from '../../../db/pool/primary.ts'
-import { openDatabase } from '../../../db/setup/database.ts'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import { createStore } from '../../../features/storage/storage.ts'
-import { withDatabaseUrl } from '../../command/database.ts'
 import { Progress } from '../../files/progress.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
+import { exclusively } from '../exclusive.ts'
 import type { Plan } from '../plan.ts'
 import { bringPeople, type People } from './accounts.ts'
 import { bringFiles, type SourceFile } from './files.ts'
@@ -15,36 +14,16 @@ import { bringRows } from './rows.ts'
 import { quoted } from './rule-sql.ts'
 import type { TargetSchema } from './schema.ts'
 import type { Source } from './source.ts'
-import { ADOPTED_OWNER } from './sql-functions.ts'
 import type { Statement } from './statements.ts'
 
 export type Brought = { schema: TargetSchema; people: People; files: readonly SourceFile[]; plan: Plan }
 
-/** One run at a time on a database. */
-const LOCK_ID = 0x53_56_43_40
-
 export const apply = (config: Config, source: Source, brought: Brought): Promise<Record<string, number>> =>
-  withDatabaseUrl(config, async (url) => {
-    const database = { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] }
-    const { pool } = await openDatabase({
-      url,
-      config: database,
-      api: config.api,
-      observe: () => {},
-      progress: () => {},
-    })
-    await pool.stop()
-    const { client } = await new Primary(url).find('svc')
-    try {
-      const { rowCount } = await client.query('select from (select pg_try_advisory_lock($1) as free) l where free', [
-        LOCK_ID,
-      ])
-      if (rowCount === 0) throw new Error('another svc adopt is at work on this database')
-      return await bring(client, config, source, brought)
-    } finally {
-      await client.end().catch(() => {})
-    }
-  })
+  exclusively(
+    config,
+    async () => {},
+    (client) => bring(client, config, source, brought),
+  )
 
 async function bring(
   client: pg.Client,

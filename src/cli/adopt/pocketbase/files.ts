@@ -1,13 +1,12 @@
-import { createHash, randomUUID } from 'node:crypto'
-import { constants, existsSync, lstatSync, readdirSync, realpathSync } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { existsSync, lstatSync, readdirSync, realpathSync } from 'node:fs'
 import { join, sep } from 'node:path'
-import { Transform } from 'node:stream'
 import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
 import type { Store } from '../../../features/storage/blobs/store.ts'
+import { storeBytes } from '../../../features/storage/blobs/store-bytes.ts'
 import { isObjectName } from '../../../features/storage/objects/names.ts'
 import { contentTypeOf } from '../../../http/files/content-type.ts'
+import { openRegular } from '../database/file-source.ts'
 import type { Note } from '../plan.ts'
 
 export type SourceFile = { bucket: string; name: string; path: string; size: number }
@@ -81,28 +80,10 @@ export async function bringFiles(
 }
 
 async function bringFile(client: pg.Client, store: Store, file: SourceFile, key: string): Promise<void> {
-  const id = randomUUID()
-  const hash = createHash('sha256')
-  let size = 0
-  const meter = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      hash.update(chunk)
-      size += chunk.length
-      done(null, chunk)
-    },
-  })
-  const handle = await open(file.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-  try {
-    if (!(await handle.stat()).isFile()) throw new Error(`${file.path} is no regular file any more`)
-    const source = handle.createReadStream({ autoClose: false })
-    source.once('error', (error) => meter.destroy(error))
-    await store.write(id, source.pipe(meter))
-  } finally {
-    await handle.close()
-  }
+  const bytes = await openRegular(file.path)
+  const { id, size, sha256 } = await storeBytes(store, bytes).finally(() => bytes.destroy())
   try {
     await inTransaction(client, async () => {
-      const sha256 = hash.digest('hex')
       await client.query('insert into svc.blobs (id, size, sha256) values ($1, $2, $3)', [id, size, sha256])
       const { rowCount } = await client.query(
         `insert into svc.objects (bucket, name, content_type, blob_id, size, sha256, is_operators)

@@ -1,30 +1,12 @@
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { ADOPTED_OWNER, ownerPrelude } from '../adopted-owner.ts'
 import type { TargetSchema } from './schema.ts'
-import { ADOPTED_OWNER, HELPERS } from './sql-functions.ts'
+import { HELPERS } from './sql-functions.ts'
 import type { Statement } from './statements.ts'
 
-/** The role that owns what comes along, and what it may do with objects of ours. */
-export const PRELUDE: readonly string[] = [
-  `do $role$ begin
-  if not exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}') then
-    create role ${ADOPTED_OWNER} nologin noinherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls;
-  end if;
-  if exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}' and (rolsuper or rolbypassrls or rolcreaterole or rolreplication)) then
-    raise exception 'the role ${ADOPTED_OWNER} may do more than it should';
-  end if;
-exception when duplicate_object or unique_violation then null;
-end $role$`,
-  `do $member$ begin
-  if not pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'member') then execute pg_catalog.format('grant ${ADOPTED_OWNER} to %I', current_user); end if;
-end $member$`,
-  `grant usage on schema svc to ${ADOPTED_OWNER}`,
-  `grant references (id), select (id, email_verified_at) on svc.users to ${ADOPTED_OWNER}`,
-  `grant usage, create on schema public to ${ADOPTED_OWNER}`,
-  `create schema if not exists ${HELPERS} authorization ${ADOPTED_OWNER}`,
-  `grant usage on schema ${HELPERS} to svc_anon, svc_authenticated`,
-]
+export const PRELUDE: readonly string[] = ownerPrelude(HELPERS)
 /** It makes nothing afterwards. */
 export const CLOSE_SCHEMA = `revoke create on schema public from ${ADOPTED_OWNER}`
 

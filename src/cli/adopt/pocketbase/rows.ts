@@ -1,10 +1,10 @@
 import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note } from '../plan.ts'
 import type { Collection } from './collections.ts'
 import { quoted } from './rule-sql.ts'
 import { type Source, type SourceRow, sqliteName } from './source.ts'
-import { ADOPTED_OWNER } from './sql-functions.ts'
 import type { TargetColumn } from './statements.ts'
 
 const BATCH_ROWS = 500

@@ -1,9 +1,10 @@
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note, PlannedPolicy, PlannedTable } from '../plan.ts'
 import type { Collection, CollectionField } from './collections.ts'
 import { generatorOf } from './generated-text.ts'
 import { accessOf } from './policies.ts'
 import { literal, quoted, type World } from './rule-sql.ts'
-import { ADOPTED_OWNER, HELPERS, helperFunctions } from './sql-functions.ts'
+import { HELPERS, helperFunctions } from './sql-functions.ts'
 import type { Statement, TargetColumn } from './statements.ts'
 import { type TargetView, viewsOf } from './views.ts'
 

@@ -2,8 +2,6 @@ import type { Collection } from './collections.ts'
 
 /** The schema of helper functions; it is not exposed. */
 export const HELPERS = 'svc_pocketbase'
-/** Owns everything that comes along. */
-export const ADOPTED_OWNER = 'svc_adopted'
 
 const DATE = `'YYYY-MM-DD HH24:MI:SS.MS"Z"'`
 const at = (moment: string): string => `to_char(${moment}, ${DATE})`

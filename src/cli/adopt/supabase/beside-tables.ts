@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { timesOf } from '../../../features/jobs/scheduler.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note } from '../plan.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
 import type { SourceJob } from './extras.ts'
 import type { SourceBucket } from './storage-schema.ts'
 

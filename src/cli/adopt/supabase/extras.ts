@@ -1,8 +1,8 @@
 import type pg from 'pg'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import { type Catalogue, policiesQuery, type SourcePolicy, type SourceTrigger } from '../database/catalogue.ts'
 import { readRows } from '../database/source.ts'
 import type { Note } from '../plan.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
 
 /** Schemas of Supabase's own programs and of extensions that it places there. */
 const ITS_OWN = [

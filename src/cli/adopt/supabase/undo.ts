@@ -1,9 +1,9 @@
 import type pg from 'pg'
 import { inTransaction } from '../../../db/setup/migrate.ts'
+import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import { SUPABASE_HELPERS } from '../database/owner.ts'
 import { hasMark, type Target } from '../database/target.ts'
 import type { Note } from '../plan.ts'
-import { ADOPTED_OWNER } from '../pocketbase/sql-functions.ts'
 import { POLICY_PREFIX } from './storage-schema.ts'
 
 type Undone = { removed: string[]; notes: Note[] }

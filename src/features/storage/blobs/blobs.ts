@@ -1,5 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
-import { type Readable, Transform } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { ObservedMessage } from '../../../core/observations.ts'
@@ -11,7 +10,8 @@ import type { Sql } from '../../../db/sql.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 import { forgetBlobs, unknownBlobs } from './sql.ts'
-import { type Blob, type Store, storeFailure } from './store.ts'
+import type { Blob, Store } from './store.ts'
+import { storeBytes } from './store-bytes.ts'
 
 const REMOVE = 'blobs.remove'
 /** Longer than any transaction lives after its connection was lost. */
@@ -66,28 +66,7 @@ export class Blobs {
 
   /** Hashes while storing; resolves when the bytes are durable. */
   async receive(source: Readable): Promise<Blob> {
-    const id = randomUUID()
-    const hash = createHash('sha256')
-    let size = 0
-    const { store } = this.#deps
-    const meter = new Transform({
-      transform(chunk: Buffer, _encoding, done) {
-        hash.update(chunk)
-        size += chunk.length
-        const room = store.takeRoom?.(chunk.length)
-        if (room) room.then(() => done(null, chunk), done)
-        else done(null, chunk)
-      },
-    })
-    // The source may fail before the store listens; the store then finds the stream destroyed.
-    meter.on('error', () => {})
-    source.once('error', (error) => meter.destroy(error))
-    try {
-      await store.write(id, source.pipe(meter))
-    } catch (error) {
-      throw storeFailure(source.errored ?? error)
-    }
-    const blob = { id, size, sha256: hash.digest('hex') }
+    const blob = await storeBytes(this.#deps.store, source)
     try {
       await this.#deps.mirror(blob)
     } catch (error) {
