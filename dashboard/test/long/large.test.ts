@@ -208,7 +208,8 @@ test('fifty changes a second of the shown table keep it usable', { skip }, async
 
 test('three hundred tables: the list, the diagram, the palette and the matrix show them', { skip }, async () => {
   await api.sql(
-    `do $$ begin for i in 1..300 loop execute format('create table %I (id int primary key, t%s int references busy)', 'table ' || i, i); end loop; end $$`,
+    `do $$ begin for i in 1..300 loop execute format('create table %I (id int primary key, t%s int references busy, before int references %I)',
+      'table ' || i, i, case when i = 1 then 'busy' else 'table ' || i - 1 end); end loop; end $$`,
   )
   const { page, go, troubles } = await openDashboard(api)
   await go('/tables')
