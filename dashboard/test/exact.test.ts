@@ -42,6 +42,18 @@ test('what was read is sent as it was, and several lines of it are the same JSON
     assert.equal(prettyJson(json), JSON.stringify(JSON.parse(json), null, 2).replace('-1500', '-1.5e3'))
 })
 
+test('of an answer, values of rows are kept as they were, the rows around them are not', () => {
+  const answer = parseExact('{"items": [{"id":1, "doc":{"10": 1.0,  "b": 2}}], "nextCursor":null}', true)
+  const { items } = answer as { items: { doc: unknown }[] }
+  const results = parseExact('{"results":[{"rows":[[1.50, {"10": 1,  "b": [1.0, 2]}]]}]}', true)
+  const [result] = (results as { results: { rows: unknown[][] }[] }).results
+  assert.deepEqual(result?.rows[0]?.map(text), ['1.50', '{"10": 1,  "b": [1.0, 2]}'])
+  assert.deepEqual(
+    [text(items[0]?.doc), text(items[0])],
+    ['{"10": 1.0,  "b": 2}', '{"id":1,"doc":{"10": 1.0,  "b": 2}}'],
+  )
+})
+
 test('what JSON.parse refuses is refused with its words', () => {
   for (const bad of [
     '',

@@ -17,7 +17,7 @@ export function exactCore(core: Core): Core {
       throw call.signal?.aborted ? call.signal.reason : new NetworkError(method, path, error)
     }
     const isJsonText = response.headers.get('content-type')?.includes('json')
-    return (text && isJsonText ? parseExact(text) : text || undefined) as T
+    return (text && isJsonText ? parseExact(text, true) : text || undefined) as T
   }
-  return Object.assign(Object.create(core), { send, parse: parseExact }) as Core
+  return Object.assign(Object.create(core), { send, parse: (text: string) => parseExact(text, true) }) as Core
 }

@@ -16,6 +16,9 @@ export class Digits {
   }
 }
 
+/** Of answers: what holds rows, which are no values themselves. */
+const CONTAINERS = new Set(['items', 'results', 'rows'])
+
 /** What an object was read from: the order of its keys, those that come twice and its spaces are part of a `json`. */
 const sources = new WeakMap<object, string>()
 
@@ -27,8 +30,11 @@ const LITERALS: readonly [string, unknown][] = [
   ['false', false],
 ]
 
-/** As JSON.parse, but nothing of what the database wrote is lost: `text()` gives each part back as it was. */
-export function parseExact(text: string): unknown {
+/**
+ * As JSON.parse, but nothing of what the database wrote is lost: `text()` gives each part back as it was. `isAnswer`: of the
+ * server, where rows lie in lists; the texts of rows themselves are not kept.
+ */
+export function parseExact(text: string, isAnswer = false): unknown {
   let at = 0
   const fail = (): never => {
     // With the words of the engine, and the place.
@@ -52,7 +58,7 @@ export function parseExact(text: string): unknown {
     }
     return fail()
   }
-  function list(): unknown[] {
+  function list(isContainer: boolean): unknown[] {
     const items: unknown[] = []
     at++
     space()
@@ -61,14 +67,14 @@ export function parseExact(text: string): unknown {
       return items
     }
     for (;;) {
-      items.push(value())
+      items.push(value(isContainer, true))
       space()
       const end = text[at++]
       if (end === ']') return items
       if (end !== ',') fail()
     }
   }
-  function record(): object {
+  function record(isContainer: boolean): object {
     const found: Record<string, unknown> = {}
     at++
     space()
@@ -82,7 +88,7 @@ export function parseExact(text: string): unknown {
       const key = string()
       space()
       if (text[at++] !== ':') fail()
-      const given = value()
+      const given = value(isContainer && CONTAINERS.has(key))
       if (key === '__proto__') Object.defineProperty(found, key, { value: given, enumerable: true, configurable: true })
       else found[key] = given
       space()
@@ -91,14 +97,15 @@ export function parseExact(text: string): unknown {
       if (end !== ',') fail()
     }
   }
-  function value(): unknown {
+  /** `isContainer`: the answer itself, and lists and rows on the way to values. A list in a list is a row of SQL. */
+  function value(isContainer: boolean, isInList = false): unknown {
     space()
     const begin = at
     const first = text[at]
     if (first === '"') return string()
     if (first === '{' || first === '[') {
-      const made = first === '{' ? record() : list()
-      sources.set(made, text.slice(begin, at))
+      const made = first === '{' ? record(isContainer) : list(isContainer && !isInList)
+      if (!isContainer) sources.set(made, text.slice(begin, at))
       return made
     }
     for (const [word, meaning] of LITERALS) {
@@ -112,7 +119,7 @@ export function parseExact(text: string): unknown {
     const number = Number(source)
     return String(number) === source ? number : new Digits(source)
   }
-  const whole = value()
+  const whole = value(isAnswer)
   space()
   if (at < text.length) fail()
   return whole

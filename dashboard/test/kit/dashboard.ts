@@ -90,7 +90,11 @@ let axe: string | undefined
 type Violation = { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }
 
 /** Further ones of what the first few of a list are already: most of axe's time would go to them. */
-const REPEATED = ['.grid-row:nth-child(n+5)', '.table tbody tr:nth-child(n+5)', 'nav[aria-label=Calls] details:nth-of-type(n+5)']
+const REPEATED = [
+  '.grid-row:nth-child(n+5)',
+  '.table tbody tr:nth-child(n+5)',
+  'nav[aria-label=Calls] details:nth-of-type(n+5)',
+]
 
 /** What axe-core finds wrong with the page as it is now, in both themes. `whole`: also in every further row of a list. */
 export async function violations(page: Page, { whole = false } = {}): Promise<string[]> {

@@ -10,6 +10,9 @@ import { kindOf, shownValue } from './values.ts'
 /** A row as it is shown: read, or new. */
 export type Shown = { key: string; row: RowData | undefined }
 
+/** Several screens of rows. */
+const REMEMBERED = 500
+
 type Given = { table: Table; pages: RowPages; edits: Edits; flashes: Flashes }
 
 /** New rows, then those that were read, each with what was changed in it. */
@@ -17,11 +20,13 @@ export function useShownRows({ table, pages, edits, flashes }: Given) {
   const made = edits.created
   const hasKey = table.primaryKey.length > 0
   // The same for the same row, so that the grid draws only what changed.
-  const known = useRef(new WeakMap<object, Shown>())
+  const known = useRef(new Map<object, Shown>())
   const sameShown = (of: object, key: string, row: RowData | undefined): Shown => {
     const before = known.current.get(of)
     if (before?.key === key) return before
     const shown = { key, row }
+    // A weak map of all rows that were ever seen would cost the collector more than these cost to make.
+    if (known.current.size >= REMEMBERED) known.current.clear()
     known.current.set(of, shown)
     return shown
   }
