@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn | backup | replicas] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn | backup | replicas | watching] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -18,6 +18,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   churn: () => import('./faults/churn.ts'),
   backup: () => import('./backup.ts'),
   replicas: () => import('./replicas.ts'),
+  watching: () => import('./watching.ts'),
 }
 
 const named = process.argv[2] ?? ''
