@@ -63,11 +63,19 @@ test('in place as the role that Supabase gives out: it owns neither auth nor sto
   assert.deepEqual(await source.sql(`select name from public.profiles where id = '${late.user.id}'`), [
     { name: 'late@example.com' },
   ])
+  // One that comes later is none that the role of the server would run.
+  await source.sql(
+    `create role lesser; grant create on schema public to lesser; set role lesser;
+     create function public.theirs() returns trigger language plpgsql as $$ begin raise exception 'ran as %', current_user; end $$; reset role;
+     create trigger theirs after insert on auth.users for each row execute function public.theirs()`,
+  )
+  await api.signUp('later@example.com')
+  assert.equal((await source.sql('select count(*)::text as n from auth.users'))[0]?.['n'], '2')
+  await source.sql('drop trigger theirs on auth.users; drop owned by lesser')
   await api.stop()
 
   await adopt({ undo: true, apply: true })
   assert.equal(await objects(), before)
-  assert.equal((await source.sql('select count(*)::text as n from auth.users'))[0]?.['n'], '2')
 })
 
 test('where a trigger of a lesser role waits on auth.users, the role of the server writes no row there', async () => {

@@ -74,7 +74,11 @@ const WATCHED = ['email', 'phone', 'email_verified_at', 'metadata', 'app_metadat
  * Who registers here has a row in auth.users too, so that foreign keys to it and triggers on it work. It is written as the
  * role that owns what came along, and so run the triggers on it.
  */
-export function mirrorStatements(columns: readonly SourceColumn[]): { owner: string[]; server: string[] } {
+export function mirrorStatements(
+  columns: readonly SourceColumn[],
+  // Nothing is written unless it holds.
+  condition = 'true',
+): { owner: string[]; server: string[] } {
   const there = new Set(columns.filter(({ generated }) => generated === '').map(({ name }) => name))
   // Before the columns of 2021, the one moment of confirmation was a plain column.
   const mirrored = new Map(
@@ -89,7 +93,7 @@ export function mirrorStatements(columns: readonly SourceColumn[]): { owner: str
     declare a svc.users;
     begin
       if tg_op = 'DELETE' then a := old; else a := new; end if;
-      if pg_catalog.current_setting('svc.adopting', true) = 'on' then return null; end if;
+      if pg_catalog.current_setting('svc.adopting', true) = 'on' or not (${condition}) then return null; end if;
       if tg_op = 'DELETE' then
         delete from auth.users u where u.id = a.id;
       elsif tg_op = 'INSERT' then

@@ -106,7 +106,7 @@ async function keepRows(
     await client.query('release savepoint rows')
   } catch (error) {
     await client.query('rollback to savepoint rows')
-    const isKept = await keepRowsAsServer(client, mirror)
+    const isKept = await keepRowsAsServer(client, columns)
     notes.push({
       level: isKept ? 'changed' : 'warning',
       what: 'auth.users',
@@ -117,19 +117,22 @@ async function keepRows(
   }
 }
 
+/** Of the role that writes: its own and superusers' functions, and those of Supabase, are all that would run. */
+const NO_LESSER_CODE = `not exists (select from pg_catalog.pg_trigger t join pg_catalog.pg_proc p on p.oid = t.tgfoid join pg_catalog.pg_roles o on o.oid = p.proowner
+  where t.tgrelid = 'auth.users'::regclass and not t.tgisinternal and not o.rolsuper and o.rolname not in (current_user, 'supabase_auth_admin'))`
+
 /**
- * The role that Supabase gives out may write to auth.users, and not grant that. Where the functions of all triggers there are
- * its own or a superuser's, it runs no code of a lesser role by writing itself.
+ * The role that Supabase gives out may write to auth.users, and not grant that. It writes itself where it runs no code of a
+ * lesser role by that, which is looked at again with each row.
  */
-async function keepRowsAsServer(client: pg.Client, mirror: ReturnType<typeof mirrorStatements>): Promise<boolean> {
+async function keepRowsAsServer(client: pg.Client, columns: Parameters<typeof mirrorStatements>[0]): Promise<boolean> {
   const { rowCount } = await client.query(
     `select where pg_catalog.has_table_privilege('auth.users', 'select') and pg_catalog.has_table_privilege('auth.users', 'insert')
        and pg_catalog.has_table_privilege('auth.users', 'update') and pg_catalog.has_table_privilege('auth.users', 'delete')
-       and (select rolbypassrls and not rolsuper from pg_catalog.pg_roles where rolname = current_user)
-       and not exists (select from pg_catalog.pg_trigger t join pg_catalog.pg_proc p on p.oid = t.tgfoid join pg_catalog.pg_roles o on o.oid = p.proowner
-         where t.tgrelid = 'auth.users'::regclass and not t.tgisinternal and not o.rolsuper and o.rolname not in (current_user, 'supabase_auth_admin'))`,
+       and (select rolbypassrls and not rolsuper from pg_catalog.pg_roles where rolname = current_user) and ${NO_LESSER_CODE}`,
   )
   if (rowCount === 0) return false
+  const mirror = mirrorStatements(columns, NO_LESSER_CODE)
   for (const sql of [...mirror.owner, ...mirror.server]) await client.query(sql)
   return true
 }

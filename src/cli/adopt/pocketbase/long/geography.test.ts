@@ -12,10 +12,7 @@ test('a point has a geography beside it where PostGIS is', { skip: withoutExtens
     {
       id: 'places000000000',
       name: 'places',
-      fields: [
-        { name: 'spot', type: 'geoPoint' },
-        { name: 'secret', type: 'text', hidden: true },
-      ],
+      fields: [{ name: 'spot', type: 'geoPoint' }],
       rules: { list: 'spot.lat > 0', view: 'spot.lat > 0' },
       rows: [
         { id: 'sofia', spot: '{"lon":23.32,"lat":42.69}' },
