@@ -10,6 +10,7 @@ import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, ErrorLine, Snippets } from '../../parts/ui.tsx'
+import { Advice } from './advice.tsx'
 import { type Gauges, useFigures } from './figures.ts'
 
 type Status = { warnings?: string[] }
@@ -76,6 +77,7 @@ export default function OverviewPage() {
         </section>
       </div>
       <Warnings />
+      <Advice />
       {schema && !isEmpty && (
         <section className="card">
           <h2>Tables</h2>
