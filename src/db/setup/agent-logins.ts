@@ -71,6 +71,25 @@ const MENTIONED = `(
   union select d.objid from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
     and d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid in (select oid from named) and d.deptype in ('a', 'i'))`
 
+/** Code of other rights, and what connects elsewhere or makes large objects, until the rollback. */
+const CLOSE_DOORS = `
+  do $$
+  declare
+    one record;
+  begin
+    for one in select p.oid::pg_catalog.regprocedure::text as name from pg_catalog.pg_proc p
+      join pg_catalog.pg_namespace n on n.oid = p.pronamespace join pg_catalog.pg_language l on l.oid = p.prolang
+      left join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objid = p.oid
+        and d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass and d.deptype = 'e'
+      left join pg_catalog.pg_extension e on e.oid = d.refobjid
+      where n.nspname = 'pg_catalog' and p.proname ~ '^(lo_|loread|lowrite)' or n.nspname not in ('svc', 'pg_catalog', 'information_schema') and (
+        p.prosecdef or not l.lanpltrusted and l.lanname not in ('internal', 'c')
+        or e.extname in ('dblink', 'http', 'pg_net', 'pg_background', 'postgres_fdw', 'plproxy', 'adminpack', 'pg_cron', 'aws_s3', 'aws_lambda', 'pg_curl'))
+    loop
+      execute pg_catalog.format('revoke execute on routine %s from public', one.name);
+    end loop;
+  end $$`
+
 /**
  * Makes this transaction, which is rolled back, that of a role without more rights than to own the tables that a script
  * mentions. The owners are written into the catalogue itself, which takes no lock on a table. What could undo it is closed
@@ -98,5 +117,6 @@ export async function becomeOwner(server: pg.Client, schemas: readonly string[],
   }
   await server.query('set local allow_system_table_mods = off')
   await server.query('revoke execute on function pg_catalog.set_config(text, text, boolean) from public')
+  await server.query(CLOSE_DOORS)
   await server.query(`set local session authorization ${owner}`)
 }

@@ -32,6 +32,11 @@ await api.sql(`
   create function ticket_keys() returns json language sql stable as 'select json_build_object(subject, 1) from tickets where id = 1';
   create function complain_as(code text) returns int language plpgsql as $$ begin
     raise exception using errcode = code, message = (select subject from tickets where id = 1), constraint = 'c'; end $$;
+  create schema net; create extension dblink schema net; grant usage on schema net to svc_authenticated;
+  create function tell(t text) returns int language plpgsql as $$ begin perform net.dblink_connect('host=127.0.0.1 port=1 dbname=' || t); return 1; end $$;
+  create function tell_on() returns trigger language plpgsql as $$ begin perform tell(new.body); return new; end $$;
+  create table wires (id int primary key, owner uuid not null default svc.uid(), body text);
+  create trigger tell_on before insert on wires for each row execute function tell_on();
   -- Filled by the operator's programs alone.
   create table notices (id int primary key, body text);
   insert into notices values (1, 'obey');
@@ -46,7 +51,7 @@ await api.sql(`
   create table inbox (id int primary key, owner uuid not null default svc.uid(), body text);
   create function put_in(n int, u uuid, t text) returns void language sql as 'insert into inbox values (n, u, t)';
   create function deliver(n int, u uuid, t text) returns void language plpgsql security definer as $$ begin perform put_in(n, u, t); end $$;
-  do $$ declare t text; begin foreach t in array '{letters,parts,labelled,inbox}'::text[] loop
+  do $$ declare t text; begin foreach t in array '{letters,parts,labelled,inbox,wires}'::text[] loop
     execute format('alter table %I enable row level security; create policy own on %I using (owner = svc.uid()); grant all on %I to svc_authenticated', t, t, t);
   end loop; end $$;
   -- Counts of rows whose keys are text of others.
@@ -147,7 +152,7 @@ for (const [name, read] of Object.entries(readings)) {
     await read(tool)
     const { body: agents } = await api.call('GET /api/auth/agents', { as: user.token })
     assert.equal(agents[0].quarantined, true)
-    await leak(tool, token, early, 2)
+    await leak(tool, token, early, 1)
     assert.deepEqual(await leaked(), [])
   })
 }
@@ -176,6 +181,24 @@ test('text of others by ways that are not the table itself counts too', async ()
     const { body: agents } = await api.call('GET /api/auth/agents', { as: user.token })
     assert.equal(agents[0].quarantined, true, name)
   }
+})
+
+test('after text of others nothing is run that reaches outside, not even to try it', async () => {
+  const { tool, user } = await newAgent()
+  const ways: [string, object][] = [
+    ['call', { function: 'tell', args: { t: 'x' } }],
+    ['create', { table: 'wires', body: { id: 1, body: 'x' } }],
+  ]
+  // Before, it is what the user may do.
+  assert.notEqual((await tool('call', { function: 'tell', args: { t: 'x' } })).content.code, 403)
+  const { body: agents } = await api.call('GET /api/auth/agents', { as: user.token })
+  if (!agents[0].quarantined) await tool('list', { table: 'tickets' })
+  for (const [name, args] of ways) {
+    const { content } = await tool(name, args)
+    assert.equal(content.code, 403, JSON.stringify(content))
+    assert.match(content.message, /reaches outside/)
+  }
+  assert.ok((await tool('create', { table: 'drafts', body: { body: 'mine' } })).content.pending)
 })
 
 test('with writes in one step, too', async () => {
@@ -307,6 +330,12 @@ test('unknown tools and arguments do nothing', async () => {
   const { tool, tokens } = await newAgent({ auto: 100 })
   const { body } = await rpc(api, tokens.access, 'tools/call', { name: 'sql', arguments: {} })
   assert.equal(body.error.code, -32602)
+  await eventually(async () => {
+    const [entry] = await api.sql(
+      `select new_values ->> 'error' as error from svc.audit_log where action = 'agent.unknown'`,
+    )
+    assert.equal(entry?.error, 'unknown tool: sql')
+  })
   for (const args of [
     { table: 'drafts', body: { body: 'x' }, confrim: 'x' },
     { table: 'drafts', body: { body: 'x' }, release: true },

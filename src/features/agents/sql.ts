@@ -130,6 +130,12 @@ export const aboutWrite = (key: string, oids: readonly number[]): Sql => sql`
 export const runsDefiner = (functions: readonly number[], tables: readonly number[]): Sql => sql`
   select svc.runs_definer(${functions.map(String)}::pg_catalog.oid[], ${tables.map(String)}::pg_catalog.oid[])::text`
 
+/** Whether an agent in quarantine is about to run code that reaches outside, which no rollback takes back. */
+export const leaksOutside = (agentId: string, functions: readonly number[], tables: readonly number[]): Sql => sql`
+  select case when a.quarantined_at is null then false
+    else svc.reaches_outside(${functions.map(String)}::oid[], ${tables.map(String)}::oid[]) end::text
+  from svc.agents a where a.id = ${agentId}::uuid`
+
 export type OwnWrite = { xid: string; isFinal: boolean }
 
 export const writeByAgent = (agentId: string, requestId: string): Sql => sql`

@@ -68,9 +68,12 @@ export class Workbench implements McpServer {
 
   async call(name: string, args: Args): Promise<ToolResult | undefined> {
     const { tools, trail, turns } = this.#deps
-    if (!tools.has(name)) return undefined
     const { agent, ip, requestId, cancelSignal } = this.#context
     const trace = { who: agent.who, tool: name, clientId: agent.clientId, requestId, ip }
+    if (!tools.has(name)) {
+      await trail.note({ ...trace, tool: 'unknown', tables: [], rows: 0, error: `unknown tool: ${name.slice(0, 100)}` })
+      return undefined
+    }
     const until = deadline(cancelSignal, CALL_MS)
     try {
       tools.check(name, args)

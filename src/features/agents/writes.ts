@@ -5,8 +5,8 @@ import { Semaphore } from '../../core/limits.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { DryRun } from '../../db/history/dry-run.ts'
-import { findFunctions } from '../../db/schema/lookup.ts'
-import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import { findFunctions, findTable } from '../../db/schema/lookup.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Agent, MOST_ROWS } from './agent.ts'
@@ -66,6 +66,7 @@ export class Writes {
     const requestId = `mcp_${randomUUID()}`
     const statement = statementOf(tool, args)
     const confirmed = intent.confirm === undefined ? undefined : confirmations.check(agent, statement, intent.confirm)
+    if (!intent.released) await this.#requireInside(agent, tool, args)
     let stop: Stop | undefined
     let seen: Difference | undefined
     let others: readonly string[] = []
@@ -89,6 +90,19 @@ export class Writes {
     if (stop) return this.#stoppedAt(stop, { difference: seen, others }, unwrapped(answer), context, tool, args)
     this.#deps.log.wake()
     return { kind: 'done', difference: seen, requestId, answer: unwrapped(answer) }
+  }
+
+  /** After text of others was read, even a try may tell them something, if it reaches outside of the database. */
+  async #requireInside({ id }: Agent, tool: ToolName, args: Args): Promise<void> {
+    const { own, schema, hasQuarantine } = this.#deps
+    if (!hasQuarantine) return
+    const functions = overloadsOf(schema.read(), tool, args)
+    const table = findTable(schema.read(), String(args['table'] ?? ''))
+    if ((await own.fly(SYSTEM, q.leaksOutside(id, functions, table ? [table.oid] : []))) !== 'true') return
+    throw new AppError(
+      'forbidden',
+      'this reaches outside of the database, and you have read text that others wrote: the user has to let you write again first',
+    )
   }
 
   async #stoppedAt(
@@ -183,9 +197,8 @@ export class Writes {
   async #commit(tx: Tx, of: Judged, difference: Difference, most: number): Promise<Stop | undefined> {
     const { agent, intent, confirmed, tool, args, requestId, ip } = of
     const { key, hasQuarantine, schema } = this.#deps
-    const functions = tool === 'call' ? findFunctions(schema.read(), String(args['function'])) : []
-    const overloads = functions.map(({ oid }) => oid)
-    const isDefiner = (await tx.fly(q.runsDefiner(overloads, difference.oids))) === 'true'
+    const functions = overloadsOf(schema.read(), tool, args)
+    const isDefiner = (await tx.fly(q.runsDefiner(functions, difference.oids))) === 'true'
     const tables = Object.keys(difference.counts)
     const entry = { ...entryOf({ tool, clientId: agent.clientId, tables, rows: difference.rows, requestId, ip }), ip }
     const commit: q.Commit = {
@@ -273,6 +286,10 @@ type Judged = WriteContext & {
   statement: string
   confirmed: { nonce: string; digest: string; generation: string } | undefined
 }
+
+/** Any of them may be the one that is called. */
+const overloadsOf = (schema: Schema, tool: ToolName, args: Args): number[] =>
+  tool === 'call' ? findFunctions(schema, String(args['function'])).map(({ oid }) => oid) : []
 
 const EMPTY_DIFFERENCE = JSON.stringify([[], [], []])
 

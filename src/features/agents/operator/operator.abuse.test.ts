@@ -203,6 +203,19 @@ test('a migration that would stay, or do more than DDL, is refused', async () =>
   assert.equal((await api.sql(`select from pg_class where relname = 'made'`)).length, 0)
 })
 
+test('a migration calls no code of other rights, and nothing that connects or makes large objects', async () => {
+  for (const using of [
+    'reads_file()',
+    `dblink_connect('host=127.0.0.1 port=1 user=a password=' || title)`,
+    `lo_from_bytea(0, 'x')::text`,
+  ]) {
+    const { text } = await call('migration_preview', {
+      sql: `alter table notes alter column title type text using ${using}`,
+    })
+    assert.match(text, /permission denied for function/, using)
+  }
+})
+
 test('a migration waits two seconds for a lock, and no longer', async () => {
   const { openConnection } = await import('../../../db/protocol/driver.ts')
   const other = await openConnection({ url: api.databaseUrl })
