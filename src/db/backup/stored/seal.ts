@@ -8,7 +8,7 @@ import {
   timingSafeEqual,
 } from 'node:crypto'
 import { promisify } from 'node:util'
-import { freeBytes } from '../../../core/free-bytes.ts'
+import { dropMemory } from '../../../core/drop-memory.ts'
 import { deriveKey } from '../../../core/secret.ts'
 import { type CompressionMethod, compressed, expanded } from './compression.ts'
 
@@ -223,7 +223,7 @@ export class SealWriter {
     const cipher = createCipheriv('aes-256-gcm', this.#key, ivOf(index)).setAAD(head)
     const encrypted = cipher.update(bytes)
     const sealed = Buffer.concat([head, encrypted, cipher.final(), cipher.getAuthTag()])
-    freeBytes(encrypted)
+    dropMemory(encrypted)
     return sealed
   }
 }

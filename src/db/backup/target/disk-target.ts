@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createReadStream, type Stats } from 'node:fs'
 import { chmod, type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { freeBytes } from '../../../core/free-bytes.ts'
+import { dropMemory } from '../../../core/drop-memory.ts'
 import {
   type BackupTarget,
   type Growing,
@@ -42,7 +42,7 @@ export class DiskTarget implements BackupTarget {
         await writeWhole(handle, part)
         bytes += part.length
         unsynced += part.length
-        freeBytes(part)
+        dropMemory(part)
         if (unsynced < SYNC_EVERY) continue
         await syncing
         syncing = handle.datasync()

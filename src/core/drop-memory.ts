@@ -16,7 +16,7 @@ function portToNowhere(): MessagePort {
  * Gives the memory of a large buffer back at once. The collector would do so too, but late: what gigabytes leave behind in
  * buffers grows to tens of megabytes before it runs. The buffer, which must be the only one on its memory, is empty then.
  */
-export function freeBytes({ buffer, byteLength }: Buffer): void {
+export function dropMemory({ buffer, byteLength }: Buffer): void {
   if (byteLength < LEAST_BYTES || !(buffer instanceof ArrayBuffer)) return
   nowhere ??= portToNowhere()
   // Transferred to a port that is closed, it is dropped.
