@@ -157,7 +157,7 @@ class ArchiveSums {
   readonly #worker: ChunkWorker
   /** Not sent to the worker yet; `at` counts from the beginning of the archive. */
   #cuts: Cut[] = []
-  /** Files whose checksum is not known yet, in order. */
+  /** Files whose checksum has not ended yet, in order. */
   readonly #named: { name: string; size: number }[] = []
   #read = 0
   #pressed = 0
@@ -194,11 +194,9 @@ class ArchiveSums {
     const inside = this.#cuts.filter(({ at }) => at < to || (at === to && to === this.#read))
     this.#cuts = this.#cuts.slice(inside.length)
     const cuts = inside.map(({ at, does }) => ({ at: at - from, does }))
+    const ended = this.#named.splice(0, cuts.filter(({ does }) => does === 'end').length)
     const { bytes, method, sums, release } = await this.#worker.press(chunk, cuts)
-    for (const sha256 of sums) {
-      const file = this.#named.shift()
-      if (file) this.#files.set(file.name, { size: file.size, sha256 })
-    }
+    for (const [i, { name, size }] of ended.entries()) this.#files.set(name, { size, sha256: sums[i] ?? '' })
     return { bytes, flags: flagsOf(method), release }
   }
 }

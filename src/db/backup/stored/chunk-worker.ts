@@ -3,7 +3,7 @@ import type { CompressionMethod } from './compression.ts'
 
 /** Where in a chunk the checksum of a file begins, or ends. */
 export type Cut = { at: number; does: 'begin' | 'end' }
-export type Pressed = { bytes: Buffer; method: CompressionMethod; sums: string[]; release: () => void }
+type Pressed = { bytes: Buffer; method: CompressionMethod; sums: string[]; release: () => void }
 
 type Answer = { slot: number } & (
   | { kind: 'pressed'; length: number; method: CompressionMethod }
@@ -65,17 +65,19 @@ parentPort.on('message', ({ slot, length, cuts }) => {
 const NICE = 10
 
 /**
- * Compresses chunks on one thread and sums up the files in them on another, both of low priority: a gigabyte takes more than ten
+ * Compresses chunks on two threads and sums up the files in them on another, all of low priority: a gigabyte takes more than ten
  * seconds of a processor, which requests would wait for.
  */
 export class ChunkWorker {
-  readonly #presser: Worker
+  /** They take turns. */
+  readonly #pressers: Worker[]
   readonly #summer: Worker
   readonly #given: Buffer[]
   readonly #made: Buffer[]
   readonly #free: number[]
   readonly #waiting = new Map<number, Waiting>()
   #failure: Error | undefined
+  #turn = 0
 
   /** So many chunks at a time, of so many bytes at most. */
   constructor(count: number, bytes: number) {
@@ -84,11 +86,11 @@ export class ChunkWorker {
     this.#given = memory[0].map((one) => Buffer.from(one))
     this.#made = memory[1].map((one) => Buffer.from(one))
     this.#free = [...this.#given.keys()]
-    this.#presser = this.#start(memory)
+    this.#pressers = [this.#start(memory), this.#start(memory)]
     this.#summer = this.#start(memory)
   }
 
-  /** In order. Its place is free again when the result was released. */
+  /** Chunks in their order, for the checksums. Its place is free again when the result was released. */
   press(chunk: Buffer, cuts: readonly Cut[]): Promise<Pressed> {
     const slot = this.#free.pop()
     if (this.#failure || slot === undefined)
@@ -96,13 +98,13 @@ export class ChunkWorker {
     chunk.copy(this.#given[slot] as Buffer)
     return new Promise((resolve, reject) => {
       this.#waiting.set(slot, { resolve, reject })
-      this.#presser.postMessage({ slot, length: chunk.length })
+      this.#pressers[this.#turn++ % this.#pressers.length]?.postMessage({ slot, length: chunk.length })
       this.#summer.postMessage({ slot, length: chunk.length, cuts })
     })
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#presser.terminate(), this.#summer.terminate()])
+    await Promise.all([...this.#pressers, this.#summer].map((worker) => worker.terminate()))
   }
 
   #start(memory: readonly SharedArrayBuffer[][]): Worker {
