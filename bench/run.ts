@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn | backup] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | live | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn | backup | replicas] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -17,6 +17,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   storm: () => import('./faults/storm.ts'),
   churn: () => import('./faults/churn.ts'),
   backup: () => import('./backup.ts'),
+  replicas: () => import('./replicas.ts'),
 }
 
 const named = process.argv[2] ?? ''

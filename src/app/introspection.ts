@@ -8,7 +8,7 @@ import { createStats } from '../features/admin/stats.ts'
 import { createDashboard } from '../features/dashboard/routes.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'
 import type { Feature } from '../http/feature.ts'
-import type { Platform } from './platform.ts'
+import { mostConnections, type Platform } from './platform.ts'
 
 type Given = {
   /** Ways to sign in that are switched on, by the last word of their key. */
@@ -25,6 +25,7 @@ export function createIntrospectionFeatures(
   { authSettings, dashboardFolder }: Given,
 ) {
   const stats = createStats({
+    mostConnections: mostConnections(config, 1),
     version,
     poolStats: () => db.stats(),
     extraStats: () => Object.assign({}, ...others.map((feature) => feature.stats?.())),

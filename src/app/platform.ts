@@ -220,6 +220,16 @@ export async function openPlatform(
   }
 }
 
+/** The one that listens and watches; every pool has its own. */
+const WATCHING = 1
+
+/** How many connections to the primary the pools of all workers open at most. Exports, imports, admin SQL and commands come to it for a while. */
+export function mostConnections({ database, agents, server }: Config, workers = server.workers): number {
+  const live = OF_LIVE_LISTS.maxConns + WATCHING
+  const ofAgents = agents.enabled ? OF_AGENTS.maxConns + WATCHING : 0
+  return Math.max(2 * workers, database.max_conns) + workers * (WATCHING + live + ofAgents)
+}
+
 /** Three for callers, of which slow lists take two at most, and the rest for what the server asks itself. */
 const OF_LIVE_LISTS = { maxConns: 6, minConns: 1 }
 

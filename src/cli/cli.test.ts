@@ -62,6 +62,8 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
     [['migrate', 'up', '--url', 'http://x.test'], '--url does not belong to svc migrate up (see svc --help)'],
     [['sql'], 'usage: svc sql "<query>"'],
+    [['adopt', 'supabase', 'postgres://x', '--files'], "Option '--files <value>' argument missing (see svc --help)"],
+    [['backup', '--files=x'], "Option '--files' does not take an argument (see svc --help)"],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
   ]
   const ran = await Promise.all(wrong.map(([args]) => svc(args)))

@@ -174,15 +174,16 @@ const byName: Readonly<Record<string, Command>> = {
     run: async (context) => (await import('./users-import/import.ts')).importUsers(context),
   },
   'adopt pocketbase': {
-    usage: 'adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>]',
+    usage: 'adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>] [--relation-views]',
     summary: 'bring collections, rules, users and files of a PocketBase; a dry run until --apply',
     examples: ['svc adopt pocketbase ./pb_data', 'svc adopt pocketbase ./pb_data --apply'],
     about: {
       apply: 'do it; without it the plan is printed and nothing changes',
       out: 'write schema and policies as migrations into this folder instead',
       profile: 'the auth collection in which people who register later get a record; default: users',
+      'relation-views': 'make a view <collection>_<field> of each relation to several records, for joins',
     },
-    flags: { apply: 'boolean', out: 'string', profile: 'string' },
+    flags: { apply: 'boolean', out: 'string', profile: 'string', 'relation-views': 'boolean' },
     run: async (context) => (await import('./adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
   },
   'adopt supabase': {

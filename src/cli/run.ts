@@ -17,7 +17,7 @@ const globalFlags = {
 
 const SERVER_FLAGS = ['url', 'admin-token']
 
-/** A flag has the same type in all commands. */
+/** Of every command, so that one in the wrong place is named; the one that is run decides about the type. */
 const commandFlags = Object.fromEntries(
   [...commands.values()].flatMap(({ flags = {} }) => Object.entries(flags).map(([name, type]) => [name, { type }])),
 )
@@ -55,6 +55,7 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
   const options = {
     ...globalFlags,
     ...commandFlags,
+    ...Object.fromEntries(Object.entries(commandIn(argv)?.flags ?? {}).map(([name, type]) => [name, { type }])),
     ...Object.fromEntries(configFlags.map((flag) => [flag, { type: 'string' as const }])),
   }
   try {
@@ -65,6 +66,15 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
     const near = unknown === undefined ? undefined : nearestName(unknown, Object.keys(options))
     throw new UsageError(`${reason}${near === undefined ? '' : `; did you mean --${near}?`} (see svc --help)`)
   }
+}
+
+/** The command that words name, wherever flags stand: `--files` takes a folder for one and nothing for another. */
+function commandIn(argv: readonly string[]): Command | undefined {
+  for (const [index, word] of argv.entries()) {
+    const found = commands.get(`${word} ${argv[index + 1] ?? ''}`) ?? commands.get(word)
+    if (found) return found
+  }
+  return undefined
 }
 
 /** Commands have one or two words; the rest are arguments. */

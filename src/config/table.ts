@@ -82,7 +82,10 @@ export const table = {
       check: takesWrites,
     }),
     replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
-    max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
+    max_conns: int(25, 'connections of the pool at most, of all workers together; a few more are beside it', {
+      min: 1,
+      max: 1000,
+    }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),
     embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {

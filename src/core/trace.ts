@@ -2,6 +2,8 @@ import { currentTiming, Timing } from './timing.ts'
 
 /** A request as telemetry sees it, while it is under way. */
 export type RequestSpan = {
+  /** As `OutgoingSpan` has it. */
+  readonly traceparent: string
   /** A flight begins; answers what to call at its end. */
   flight(name: string): () => void
   /** A call to elsewhere on its behalf. */
@@ -18,8 +20,8 @@ export type OutgoingSpan = {
 
 export interface Tracer {
   request(about: { method: string; route: string; requestId: string; traceparent: string | undefined }): RequestSpan
-  /** A call of the server itself, such as a webhook. */
-  outgoing(method: string, url: string): OutgoingSpan
+  /** A call of the server itself, such as a webhook. `cause`: the traceparent of what caused it. */
+  outgoing(method: string, url: string, cause: string | undefined): OutgoingSpan
 }
 
 /** The stages of a request that is traced. */
@@ -48,8 +50,15 @@ export function setTracer(next: Tracer | undefined): void {
 }
 
 /** Undefined without telemetry. */
-export function traceOutgoing(method: string, url: string): OutgoingSpan | undefined {
+export function traceOutgoing(method: string, url: string, cause?: string): OutgoingSpan | undefined {
   if (tracer === undefined) return undefined
   const timing = currentTiming()
-  return timing instanceof TracedTiming ? timing.span.outgoing(method, url) : tracer.outgoing(method, url)
+  return timing instanceof TracedTiming ? timing.span.outgoing(method, url) : tracer.outgoing(method, url, cause)
+}
+
+/** The span of the request that is served, '' outside of one; undefined without telemetry. */
+export function currentTraceparent(): string | undefined {
+  if (tracer === undefined) return undefined
+  const timing = currentTiming()
+  return timing instanceof TracedTiming ? timing.span.traceparent : ''
 }

@@ -139,7 +139,7 @@ test('a preflight is answered 204 with what is allowed, never with credentials',
   assert.equal(
     answer.headers.get('access-control-allow-headers'),
     'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Dry-Run, Idempotency-Key, Svc-Position, Range, If-Match, If-None-Match, If-Modified-Since, ' +
-      'Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Checksum, X-HTTP-Method-Override, X-Requested-With',
+      'Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Checksum, X-HTTP-Method-Override, X-Requested-With, MCP-Protocol-Version, Mcp-Method, Mcp-Name',
   )
   assert.equal(answer.headers.get('access-control-max-age'), '86400')
   assert.equal(answer.headers.get('access-control-allow-credentials'), null)

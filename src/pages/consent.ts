@@ -124,6 +124,7 @@ function agentChoices({ scope }: RequestedTerms): HTMLElement[] {
           el('input', { type: 'number', name: 'auto', min: '1', max: '100', value: '10' }),
         ),
         way('release', 'Every write waits until I release it on my account page'),
+        way('read', 'It may only read'),
       ]
   return [...ways, el('label', {}, 'Until (empty: no end)', el('input', { type: 'datetime-local', name: 'until' }))]
 }
@@ -132,6 +133,7 @@ function chosen({ way, auto = '', until = '' }: Readonly<Record<string, string>>
   return {
     ...(way === 'auto' && { auto: Number(auto) }),
     ...(way === 'release' && { release: true }),
+    ...(way === 'read' && { scope: 'readonly' }),
     ...(until !== '' && { until: new Date(until).toJSON() }),
   }
 }

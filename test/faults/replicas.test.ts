@@ -22,6 +22,7 @@ before(async () => {
   await primary.sql(`
     create table notes (id int primary key, title text);
     create view place as select 1 as id, inet_server_port() as port;
+    create view heavy as select 1 as id, inet_server_port() as port, (select count(*) from generate_series(1, 100000)) as n;
     create sequence numbers;
     create view drawn as select nextval('numbers') as number, inet_server_port() as port;
     create view over_drawn as select * from drawn;
@@ -54,6 +55,14 @@ test('lists, reads and GraphQL queries go to the replica; views over volatile fu
   const asAdmin = await api.call('GET /api/collections/place', { as: 'admin' })
   assert.equal(asAdmin.body.items[0].port, primary.port)
   assert.equal((await api.call('GET /api/collections/guarded', { as: ann.token })).status, 200)
+})
+
+test('while the replica is busy the primary reads too', async () => {
+  await inUse()
+  const ports = await Promise.all(Array.from({ length: 24 }, () => portOf('heavy')))
+  assert.deepEqual(new Set(ports), new Set([standby.port, primary.port]))
+  assert.ok(ports.filter((port) => port === standby.port).length >= 12, 'most on the replica')
+  await inUse()
 })
 
 test('what was written is read at once: through another process with the position, through the same without', async () => {

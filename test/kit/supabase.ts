@@ -87,6 +87,20 @@ const EARLY = `
   create function auth.role() returns text language sql stable as $$ select nullif(current_setting('request.jwt.claim.role', true), '')::text $$;
   alter table auth.users owner to supabase_auth_admin;`
 
+const rights = (acl: string, kind: string, owner: string): string =>
+  `(select string_agg(x.grantee || x.privilege_type, ',' order by x.grantee, x.privilege_type) from aclexplode(coalesce(${acl}, acldefault(${kind}, ${owner}))) x)`
+
+/** Everything of the schemas that are not ours, as text. */
+export const OBJECTS_OF_SUPABASE = `
+  select string_agg(t, E'\\n' order by t collate "C") as all from (
+    select concat_ws(' ', 'relation', c.oid::regclass, c.relkind, pg_get_userbyid(c.relowner), c.relrowsecurity, ${rights('c.relacl', `case c.relkind when 'S' then 's'::"char" else 'r' end`, 'c.relowner')}) as t
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('public', 'auth', 'storage', 'extensions') and c.relkind in ('r', 'v', 'S')
+    union all select concat_ws(' ', 'function', p.oid::regprocedure, md5(p.prosrc), ${rights('p.proacl', `'f'`, 'p.proowner')}) from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname in ('public', 'auth', 'storage')
+    union all select concat_ws(' ', 'policy', polname, polrelid::regclass, pg_get_expr(polqual, polrelid)) from pg_policy where polrelid::regclass::text !~ '^svc'
+    union all select concat_ws(' ', 'trigger', tgname, tgrelid::regclass) from pg_trigger where not tgisinternal and tgrelid::regclass::text !~ '^svc'
+    union all select concat_ws(' ', 'schema', n.nspname, ${rights('n.nspacl', `'n'`, 'n.nspowner')}) from pg_namespace n where n.nspname in ('public', 'auth', 'storage', 'extensions', 'svc_supabase')
+  ) x`
+
 type SupabaseDatabase = {
   url: string
   client: pg.Client
@@ -95,10 +109,67 @@ type SupabaseDatabase = {
   sql: (text: string, values?: unknown[]) => Promise<Record<string, string | null>[]>
 }
 
+/**
+ * What Supabase's programs of 2025 and later have besides: tables that hold nothing of an app, functions that triggers of apps call,
+ * and schemas that even the role that is given out may not use.
+ */
+const NEWEST = `
+  create table auth.custom_oauth_providers (id uuid primary key default gen_random_uuid(), identifier text not null, client_secret text not null);
+  create table auth.webauthn_credentials (id uuid primary key default gen_random_uuid(), user_id uuid not null references auth.users on delete cascade, public_key bytea not null);
+  create schema vault; create table vault.secrets (id uuid primary key default gen_random_uuid(), secret text not null);
+  create schema graphql; create function graphql.resolve() returns int language sql as 'select 1'; revoke all on function graphql.resolve() from public;
+  create function extensions.only_admins() returns int language sql as 'select 1'; revoke all on function extensions.only_admins() from public;
+  create schema realtime; create table realtime.messages (id uuid not null default gen_random_uuid(), topic text not null, inserted_at timestamp not null default now(),
+    primary key (id, inserted_at)) partition by range (inserted_at);
+  create function realtime.broadcast_changes(topic_name text, event_name text, operation text, table_name text, table_schema text, new record, old record,
+    level text default 'ROW') returns void language plpgsql as $$ begin end $$;
+  grant usage on schema realtime to anon, authenticated;
+  create function storage.protect_delete() returns trigger language plpgsql as $$ begin
+    raise exception 'Direct deletion from storage tables is not allowed. Use the Storage API instead.' using errcode = '42501'; end $$;
+  create trigger protect_objects_delete before delete on storage.objects for each statement execute function storage.protect_delete();
+  alter table auth.custom_oauth_providers enable row level security; alter table auth.webauthn_credentials enable row level security;`
+
+/** The role that is given out since 2025: it reads and writes auth.users, and may neither alter it nor let others. */
+const givenOut = (role: string, major: number): string => `
+  create role ${role} login nosuperuser createrole createdb bypassrls;
+  grant anon, authenticated, service_role to ${role}${major >= 16 ? ' with admin option' : ''};
+  grant usage on schema auth, storage, extensions, realtime to ${role}; grant all on schema public to ${role} with grant option;
+  grant all on all tables in schema auth, storage, realtime to ${role}; grant all on all routines in schema auth, storage, realtime to ${role};
+  grant select on all tables in schema auth to ${role} with grant option; grant references on auth.users to ${role};
+  alter publication supabase_realtime owner to ${role}`
+
 /** A database by the published layout of Supabase's auth and storage. */
-export async function supabaseDatabase({ isEarly = false }: { isEarly?: boolean } = {}): Promise<SupabaseDatabase> {
+export async function supabaseDatabase({
+  isEarly = false,
+  isNewest = false,
+}: {
+  isEarly?: boolean
+  isNewest?: boolean
+} = {}): Promise<SupabaseDatabase> {
   const { url, drop } = await createEmptyDatabase()
   atEnd(drop)
+  const database = await layOut(url, isEarly)
+  if (isNewest) await database.client.query(NEWEST)
+  return database
+}
+
+/** The newest layout in a cluster of its own, with the role that Supabase gives out: `given` is its address. */
+export async function hostedSupabase(
+  cluster: string,
+  role: string,
+  major: number,
+): Promise<SupabaseDatabase & { given: string }> {
+  const database = await layOut(cluster, false)
+  await database.client.query(NEWEST)
+  await database.client.query(givenOut(role, major))
+  const given = cluster.replace(/^(postgres(?:ql)?:\/\/)[^@]*@/, `$1${role}@`)
+  await database.client.query(
+    `do $$ begin execute format('alter database %I owner to ${role}', current_database()); end $$; alter schema public owner to ${role}`,
+  )
+  return { ...database, given }
+}
+
+async function layOut(url: string, isEarly: boolean): Promise<SupabaseDatabase> {
   const client = await openConnection({ url })
   atEnd(() => client.end())
   await client.query(BASE)

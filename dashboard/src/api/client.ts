@@ -4,6 +4,7 @@ import { ApiError, createClient, type DataClient, NetworkError } from 'savanna-c
 import type { AnyDatabase } from 'savanna-client/database'
 import { createRealtime, type Realtime } from 'savanna-client/realtime'
 import { createStore } from '../parts/store.ts'
+import { exactCore } from './exact-core.ts'
 import { session, sessionEnded } from './session.ts'
 import { unlocked } from './unlock.ts'
 
@@ -81,12 +82,15 @@ function adminClient(): DataClient<AnyDatabase> {
 }
 
 export const svc = adminClient()
-export const realtime: Realtime = createRealtime(svc.core)
+/** For rows: each value as the database wrote it. */
+export const dataCore: Core = exactCore(svc.core)
+export const realtime: Realtime = createRealtime(dataCore)
 
 /** Sends calls as an impersonated caller, with the token of that impersonation. */
-export function clientAs(token: string): { client: DataClient<AnyDatabase>; realtime: Realtime } {
+export function clientAs(token: string): { core: Core; realtime: Realtime } {
   const client = createClient<AnyDatabase>(location.origin, { key: token, onError, retry: 1, timeout: 40_000 })
-  return { client, realtime: createRealtime(client.core) }
+  const core = exactCore(client.core)
+  return { core, realtime: createRealtime(core) }
 }
 
 /** Every call of a page. One that the locked dashboard refuses is sent again once it is unlocked. */
@@ -102,7 +106,8 @@ export async function send<T>(
     try {
       return await core.send<T>(method, path, request, call)
     } catch (error) {
-      if (core === svc.core && error instanceof ApiError && error.status === 401 && token) sessionEnded(token)
+      const isAdmin = core === svc.core || core === dataCore
+      if (isAdmin && error instanceof ApiError && error.status === 401 && token) sessionEnded(token)
       throw error
     }
   }

@@ -1,20 +1,25 @@
 import { type UseQueryResult, useMutation, useQuery } from '@tanstack/react-query'
 import { failed, toast } from '../parts/toast.tsx'
-import { get, queries } from './client.ts'
+import { dataCore, get, queries, send } from './client.ts'
 import { session } from './session.ts'
 
 type Query = Record<string, unknown>
 
-/** What an address answers, read again when something says that it changed. */
+/** What an address answers, read again when something says that it changed. `exact`: values as the database wrote them. */
 export function useApi<T>(
   path: string | null,
   query: Query = {},
-  options: { every?: number; fresh?: number } = {},
+  options: { every?: number; fresh?: number; exact?: boolean } = {},
 ): UseQueryResult<T> {
   const { id } = session.use()
   return useQuery<T>({
     queryKey: [path, query, id],
-    queryFn: ({ signal }) => get<T>(path ?? '', query, { signal }),
+    queryFn: ({ signal }) =>
+      options.exact
+        ? send<T>('GET', path ?? '', { query }, { signal }, dataCore)
+        : get<T>(path ?? '', query, { signal }),
+    // A copy of a value would no longer know what it was read from.
+    structuralSharing: !options.exact,
     enabled: path !== null,
     ...(options.every && { refetchInterval: options.every }),
     ...(options.fresh !== undefined && { staleTime: options.fresh }),

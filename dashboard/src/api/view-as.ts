@@ -1,7 +1,7 @@
 import type { Core } from 'savanna-client/core'
 import type { Realtime } from 'savanna-client/realtime'
 import { createStore } from '../parts/store.ts'
-import { clientAs, post, realtime, svc } from './client.ts'
+import { clientAs, dataCore, post, realtime } from './client.ts'
 import { session } from './session.ts'
 
 export type Who = { user_id: string } | { key_id: string } | { anonymous: true } | { claims: Record<string, unknown> }
@@ -33,14 +33,14 @@ export async function startViewAs(who: Who, label: string, write = false): Promi
     ...who,
     ...(write && { write }),
   })
-  const { client, realtime: heard } = clientAs(answer.token)
+  const { core, realtime: heard } = clientAs(answer.token)
   viewAs.set({
     who,
     label,
     write,
     token: answer.token,
     expiresAt: answer.expires_at,
-    core: client.core,
+    core,
     realtime: heard,
   })
   const left = new Date(answer.expires_at).getTime() - Date.now() - 20_000
@@ -65,5 +65,5 @@ export function useData(): Data {
   const { id } = session.use()
   return as
     ? { core: as.core, realtime: as.realtime, key: `as ${JSON.stringify(as.who)} ${as.write}`, as }
-    : { core: svc.core, realtime, key: `admin ${id}`, as: null }
+    : { core: dataCore, realtime, key: `admin ${id}`, as: null }
 }

@@ -1,3 +1,5 @@
+import { exactJson, sourceOf } from './exact.ts'
+
 const number = new Intl.NumberFormat('en')
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB']
 
@@ -54,7 +56,5 @@ export const plural = (n: number, one: string, many = `${one}s`): string => `${c
 /** A value as one would type it. */
 export function text(value: unknown): string {
   if (value === null || value === undefined) return ''
-  if (typeof value === 'object')
-    return JSON.stringify(value, (_, part) => (typeof part === 'bigint' ? String(part) : part))
-  return String(value)
+  return typeof value === 'object' ? (sourceOf(value) ?? exactJson(value)) : String(value)
 }

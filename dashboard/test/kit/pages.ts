@@ -33,7 +33,7 @@ export const PAGES = [
 
 /** A server with the tables of a shop, and a user with a note. */
 export async function startShop() {
-  const api = await startDashboard({ config: { 'push.enabled': true } })
+  const api = await startDashboard({ config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true } })
   await api.call('POST /api/admin/sql', { as: 'admin', json: { query: SHOP } })
   const ana = await api.signUp('ana@example.com')
   await api.call('POST /api/collections/notes', { as: ana.token, json: { title: 'Feed the lions' } })

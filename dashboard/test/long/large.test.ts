@@ -13,39 +13,51 @@ await api.sql('create table busy (id int primary key, counter int)')
 await api.sql('insert into busy select i, 0 from generate_series(1, 100) i')
 
 const PAGE = 'GET /api/collections/big?cursor=&perPage=200&total=estimate&cut=500'
+/** How long the API takes for an answer here: long beside what drawing takes on a busy machine. */
+const ANSWER_MS = 1_000
 
 test('with five million rows the first ones are there within 1.5 times the API’s own answer', { skip }, async () => {
   const { page, go } = await openDashboard(api)
   await go('/tables')
-  await page.getByRole('link', { name: 'busy' }).waitFor()
   await page.getByRole('link', { name: 'busy' }).click()
   await page.getByRole('gridcell', { name: '1', exact: true }).first().waitFor()
   // The code of the page is there; what is measured is the way of the rows.
-  const asked: number[] = []
-  page.on('requestfinished', (request) => {
-    if (request.url().includes('/api/collections/big?')) asked.push(request.timing().responseEnd)
+  const asked: string[] = []
+  page.on('request', (request) => {
+    if (request.url().includes('/api/')) asked.push(new URL(request.url()).pathname)
   })
-  await page.keyboard.press('Control+K')
-  await page.getByRole('combobox', { name: /Find a page/ }).fill('big')
-  await page.getByRole('option', { name: /big/ }).first().waitFor()
-  const took = await page.evaluate(async () => {
-    const began = performance.now()
-    document.querySelector<HTMLElement>('[role=option]')?.click()
-    await new Promise<void>((resolve) => {
-      const look = () =>
-        [...document.querySelectorAll('[data-column=word]')].some((cell) => cell.textContent === 'word 1')
-          ? resolve()
-          : requestAnimationFrame(look)
-      look()
+  const show = async (name: string): Promise<number> => {
+    await page.keyboard.press('Control+K')
+    await page.getByRole('combobox', { name: /Find a page/ }).fill(name)
+    await page
+      .getByRole('option', { name: new RegExp(name) })
+      .first()
+      .waitFor()
+    asked.length = 0
+    return page.evaluate(async () => {
+      const began = performance.now()
+      document.querySelector<HTMLElement>('[role=option]')?.click()
+      while (![...document.querySelectorAll('[data-column=word]')].some((cell) => cell.textContent === 'word 1'))
+        await new Promise((resolve) => requestAnimationFrame(resolve))
+      return performance.now() - began
     })
-    return performance.now() - began
-  })
+  }
+  // As it is on this machine, where the API answers within a frame or two: one call stands between the click and the rows.
+  const plain = await show('big')
+  assert.equal(asked.filter((path) => path === '/api/collections/big').length, 1)
   const before = performance.now()
   await api.call(PAGE, { as: 'admin' })
   const own = performance.now() - before
-  // A frame or two of drawing on top, for answers that take a few milliseconds.
-  assert.ok(took <= Math.max(own, asked[0] ?? 0) * 1.5 + 150, `${took} ms, the API ${own} ms`)
-  console.log(`five million rows: first rows after ${Math.round(took)} ms, the API ${Math.round(own)} ms`)
+  console.log(`five million rows: first rows after ${Math.round(plain)} ms, the API ${Math.round(own)} ms`)
+  // With every answer of the API held up: a second call that the rows waited for would take twice as long.
+  await page.goBack()
+  await page.locator('[role=gridcell][data-column=counter]').first().waitFor()
+  await page.route('**/api/**', async (route) => {
+    await new Promise((resolve) => setTimeout(resolve, ANSWER_MS))
+    await route.continue()
+  })
+  const held = await show('big')
+  assert.ok(held <= (ANSWER_MS + own) * 1.5, `${held} ms, the API ${ANSWER_MS + own} ms`)
 })
 
 test('scrolling through 100,000 rows has no task over 100 ms, and what is kept is bounded', { skip }, async () => {
@@ -53,30 +65,25 @@ test('scrolling through 100,000 rows has no task over 100 ms, and what is kept i
   await go('/tables/big')
   await page.getByRole('gridcell', { name: 'word 1', exact: true }).waitFor()
   const heap = await heapOf(page)
-  const { longest, rows, nodes } = await page.evaluate(async () => {
-    let slowest = 0
-    new PerformanceObserver((list) => {
-      for (const { duration } of list.getEntries()) slowest = Math.max(slowest, duration)
-    }).observe({ type: 'longtask' })
-    const grid = document.querySelector('[role=grid]') as HTMLElement
-    const deadline = performance.now() + 300_000
-    while (grid.scrollTop < 100_000 * 33 && performance.now() < deadline) {
-      grid.scrollTop += 3_000
-      await new Promise((resolve) => requestAnimationFrame(resolve))
-    }
-    return {
-      longest: slowest,
-      rows: Math.round(grid.scrollTop / 33),
-      nodes: document.querySelectorAll('[role=row]').length,
-    }
-  })
+  const { longest, result } = await longestTask(page, () =>
+    page.evaluate(async () => {
+      const grid = document.querySelector('[role=grid]') as HTMLElement
+      const deadline = performance.now() + 300_000
+      while (grid.scrollTop < 100_000 * 33 && performance.now() < deadline) {
+        grid.scrollTop += 3_000
+        await new Promise((resolve) => requestAnimationFrame(resolve))
+      }
+      return { rows: Math.round(grid.scrollTop / 33), nodes: document.querySelectorAll('[role=row]').length }
+    }),
+  )
+  const { rows, nodes } = result
   assert.ok(rows >= 99_000, `${rows} rows`)
-  assert.ok(longest <= 100, `${longest} ms`)
-  assert.ok(nodes < 120, `${nodes} rows in the page`)
+  assert.ok(longest.cpu <= 100, `${longest.cpu} ms`)
+  assert.ok(nodes < 60, `${nodes} rows in the page`)
   const grown = (await heapOf(page)) - heap
   assert.ok(grown < 40 * 1024 * 1024, `${grown} bytes more`)
   console.log(
-    `100,000 rows: longest task ${longest} ms, ${nodes} rows in the page, ${Math.round(grown / 1024)} KB more`,
+    `100,000 rows: longest task ${longest.cpu} ms (${longest.wall} ms by the clock), ${nodes} rows in the page, ${Math.round(grown / 1024)} KB more`,
   )
 })
 
@@ -117,6 +124,48 @@ test('beyond what an element can hold the scrollbar is scaled, and every row is 
   await page.keyboard.press('Control+Home')
   await eventually(async () => assert.equal((await inView())[0], 'word 1'))
 })
+
+type TraceEvent = {
+  name: string
+  ph: string
+  pid: number
+  tid: number
+  dur?: number
+  tdur?: number
+  args?: { name?: string }
+}
+
+/**
+ * The longest task of the page's main thread while something is done. Its time is the processor's: by the clock it would be
+ * that of the other programs of the machine too.
+ */
+async function longestTask<T>(page: Page, work: () => Promise<T>) {
+  const cdp = await page.context().newCDPSession(page)
+  const events: TraceEvent[] = []
+  cdp.on('Tracing.dataCollected', ({ value }) => {
+    for (const event of value as unknown as TraceEvent[])
+      if (event.ph === 'M' || event.name.endsWith('RunTask')) events.push(event)
+  })
+  await cdp.send('Tracing.start', {
+    traceConfig: { includedCategories: ['toplevel', '__metadata'] },
+    transferMode: 'ReportEvents',
+  })
+  const result = await work()
+  const isOver = new Promise((resolve) => cdp.once('Tracing.tracingComplete', resolve))
+  await cdp.send('Tracing.end')
+  await isOver
+  await cdp.detach()
+  const mains = new Set(
+    events
+      .filter(({ name, args }) => name === 'thread_name' && args?.name === 'CrRendererMain')
+      .map(({ pid, tid }) => `${pid} ${tid}`),
+  )
+  const tasks = events.filter(({ name, pid, tid }) => name.endsWith('RunTask') && mains.has(`${pid} ${tid}`))
+  assert.ok(tasks.length > 100, `${tasks.length} tasks`)
+  const most = (of: (event: TraceEvent) => number | undefined): number =>
+    Math.round(Math.max(...tasks.map((task) => of(task) ?? 0)) / 1000)
+  return { result, longest: { cpu: most(({ tdur }) => tdur), wall: most(({ dur }) => dur) } }
+}
 
 /** What lives in the page after a collection. */
 async function heapOf(page: Page): Promise<number> {
@@ -159,7 +208,8 @@ test('fifty changes a second of the shown table keep it usable', { skip }, async
 
 test('three hundred tables: the list, the diagram, the palette and the matrix show them', { skip }, async () => {
   await api.sql(
-    `do $$ begin for i in 1..300 loop execute format('create table %I (id int primary key, t%s int references busy)', 'table ' || i, i); end loop; end $$`,
+    `do $$ begin for i in 1..300 loop execute format('create table %I (id int primary key, t%s int references busy, before int references %I)',
+      'table ' || i, i, case when i = 1 then 'busy' else 'table ' || i - 1 end); end loop; end $$`,
   )
   const { page, go, troubles } = await openDashboard(api)
   await go('/tables')

@@ -67,16 +67,18 @@ test('a request, its flights and the webhook it causes are spans, and the metric
   const made = await api.call('POST /api/collections/notes', { json: { id: 1, title: 'secret words' }, headers })
   assert.equal(made.status, 201)
   await eventually(() => assert.equal(collector.webhooks.length, 1))
-  assert.match(collector.webhooks[0] ?? '', /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/)
+  const [sent = ''] = collector.webhooks
+  assert.match(sent, new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`), 'it goes on with the trace of what it reports')
   // A traceparent that is none begins a trace of its own.
   await api.call('GET /api/collections/notes?page=2', { headers: { traceparent: `00-${'0'.repeat(32)}-${PARENT}-01` } })
   // The stop sends what is left.
   await api.stop()
 
   const requests = collector.spans.filter(({ traceId, kind }) => traceId === TRACE && kind === 2)
-  assert.ok(
-    requests.some(({ name, parentSpanId }) => name === 'POST /api/collections/{table}' && parentSpanId === PARENT),
-  )
+  const create = requests.find(({ name }) => name === 'POST /api/collections/{table}')
+  assert.equal(create?.parentSpanId, PARENT)
+  const webhook = collector.spans.find(({ spanId }) => spanId === sent.slice(36, 52))
+  assert.deepEqual([webhook?.kind, webhook?.traceId, webhook?.parentSpanId], [3, TRACE, create.spanId])
   const list = requests.find(({ name }) => name === 'GET /api/collections/{table}')
   assert.ok(list)
   const flights = collector.spans.filter(({ parentSpanId }) => parentSpanId === list.spanId).map(({ name }) => name)

@@ -30,7 +30,7 @@ export async function startTelemetry(endpoint: string, metrics: Metrics): Promis
   const source = provider.getTracer('savanna', version)
   const { SpanKind, SpanStatusCode, ROOT_CONTEXT } = api
 
-  /** The caller's span; what is no traceparent (W3C Trace Context, section 3.2) is none. */
+  /** The span of the caller or the cause; what is no traceparent (W3C Trace Context, section 3.2) is none. */
   const parentOf = (text: string | undefined): Context => {
     const [, traceId, spanId, flags] = TRACEPARENT.exec(text ?? '') ?? []
     if (traceId === undefined || spanId === undefined || /^0+$/.test(traceId) || /^0+$/.test(spanId))
@@ -60,6 +60,7 @@ export async function startTelemetry(endpoint: string, metrics: Metrics): Promis
       const span = source.startSpan(`${method} ${route}`, { kind: SpanKind.SERVER, attributes }, parentOf(traceparent))
       const inside = api.trace.setSpan(ROOT_CONTEXT, span)
       return {
+        traceparent: headerOf(span),
         flight: (name) => {
           const flight = source.startSpan(
             name,
@@ -76,7 +77,7 @@ export async function startTelemetry(endpoint: string, metrics: Metrics): Promis
         },
       }
     },
-    outgoing: (method, url) => outgoing(ROOT_CONTEXT, method, url),
+    outgoing: (method, url, cause) => outgoing(parentOf(cause), method, url),
   }
   setTracer(tracer)
   return {

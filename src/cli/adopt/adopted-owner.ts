@@ -1,7 +1,12 @@
 /** Owns everything that comes along, and can do nothing else. */
 export const ADOPTED_OWNER = 'svc_adopted'
 
-/** Makes the role, refuses one of that name that may do more, and lets it refer to accounts. */
+/**
+ * Since PostgreSQL 16 who may make roles is an administrator of those it made, and no more: it may not act as them until it
+ * grants itself that.
+ *
+ * Makes the role, refuses one of that name that may do more, and lets it refer to accounts.
+ */
 export const OWNER_STATEMENTS: readonly string[] = [
   `do $role$ begin
   if not exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}') then
@@ -13,8 +18,12 @@ end $role$`,
   if exists (select from pg_catalog.pg_roles where rolname = '${ADOPTED_OWNER}' and (rolsuper or rolbypassrls or rolcreaterole or rolreplication)) then
     raise exception 'the role ${ADOPTED_OWNER} may do more than it should';
   end if;
-  if not pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'member') then
-    execute pg_catalog.format('grant ${ADOPTED_OWNER} to %I', current_user);
+  if pg_catalog.current_setting('server_version_num')::int < 160000 then
+    if not pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'member') then
+      execute pg_catalog.format('grant ${ADOPTED_OWNER} to %I', current_user);
+    end if;
+  elsif not (pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'set') and pg_catalog.pg_has_role(current_user, '${ADOPTED_OWNER}', 'usage')) then
+    execute pg_catalog.format('grant ${ADOPTED_OWNER} to %I with inherit true, set true', current_user);
   end if;
 end $role$`,
   `grant usage on schema svc to ${ADOPTED_OWNER}`,

@@ -1,3 +1,4 @@
+import { mostConnections } from '../../app/platform.ts'
 import type { Config } from '../../config/config.ts'
 
 /** A question to the database: each row is the message of a finding. */
@@ -25,10 +26,11 @@ export const databaseChecks: readonly DatabaseCheck[] = [
   {
     check: 'connections',
     fine: 'PostgreSQL has connections enough',
-    query: `select 'database.max_conns is ' || $1::int || ', and PostgreSQL takes ' || current_setting('max_connections')
-        || ' connections, of which ' || current_setting('superuser_reserved_connections') || ' are kept for superusers' as message
-      where $1::int + 2 > current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`,
-    values: ({ database }) => [database.max_conns],
+    query: `select 'database.max_conns is ' || $1::int || ', with what is beside the pool up to ' || $2::int
+        || ', and PostgreSQL takes ' || current_setting('max_connections') || ' connections, of which '
+        || current_setting('superuser_reserved_connections') || ' are kept for superusers' as message
+      where $2::int > current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`,
+    values: (config) => [config.database.max_conns, mostConnections(config)],
     fix: 'lower database.max_conns, or raise max_connections of PostgreSQL',
   },
   {

@@ -10,7 +10,12 @@ export type WholeScan = {
   readonly rows: number
 }
 type PlanNode = Readonly<Record<string, unknown>> & { Plans?: PlanNode[] }
-export type ExplainedShape = { readonly cost: number; readonly scans: readonly WholeScan[] }
+export type ExplainedShape = {
+  readonly cost: number
+  readonly scans: readonly WholeScan[]
+  /** Names of the indexes that it reads. */
+  readonly indexes: readonly string[]
+}
 
 /** The plans of statements without their values, under the role that runs them. Nothing is executed. */
 export class Plans {
@@ -40,7 +45,7 @@ export class Plans {
     try {
       if (role === 'svc_anon' || role === 'svc_authenticated') await client.query(`set local role ${role}`)
       const plan = this.#version >= 160_000 ? await this.#generic(text) : await this.#prepared(text)
-      return plan && { cost: Number(plan['Total Cost'] ?? 0), scans: scansIn(plan) }
+      return plan && { cost: Number(plan['Total Cost'] ?? 0), scans: scansIn(plan), indexes: indexesIn(plan) }
     } catch {
       return undefined
     } finally {
@@ -70,6 +75,11 @@ function planOf({ rows }: pg.QueryResult): PlanNode | undefined {
   const parsed = typeof value === 'string' ? (JSON.parse(value) as unknown) : value
   return (parsed as { Plan?: PlanNode }[] | undefined)?.[0]?.Plan
 }
+
+const indexesIn = (node: PlanNode): string[] => [
+  ...(typeof node['Index Name'] === 'string' ? [node['Index Name']] : []),
+  ...(node.Plans ?? []).flatMap(indexesIn),
+]
 
 function scansIn(node: PlanNode): WholeScan[] {
   const below = (node.Plans ?? []).flatMap(scansIn)

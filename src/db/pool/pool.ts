@@ -19,7 +19,7 @@ import type {
 } from '../db.ts'
 import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
-import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
+import { type ConnectOptions, type DatabaseLogin, openConnection, openConnectionCount } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
@@ -67,7 +67,14 @@ export type PoolOptions = {
   receiving?: ReceiveBuffers
 }
 
-export type PoolStats = { total: number; idle: number; inUse: number; max: number }
+export type PoolStats = {
+  total: number
+  idle: number
+  inUse: number
+  max: number
+  /** Of this process to PostgreSQL, also beside this pool. */
+  open: number
+}
 
 export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
@@ -188,7 +195,7 @@ class PostgresPool implements Pool {
 
   stats(): PoolStats {
     const { size: total, idle } = this.#scheduler
-    return { total, idle, inUse: total - idle, max: this.#options.maxConns }
+    return { total, idle, inUse: total - idle, max: this.#options.maxConns, open: openConnectionCount() }
   }
 
   shapes(leastRuns: number): StatementShape[] {
@@ -211,8 +218,7 @@ class PostgresPool implements Pool {
     try {
       const { rows } = await client.query<{ user: string }>('select session_user as user')
       if (rows[0]?.user !== login.user) throw new Error(`${login.user} arrives in the database as ${rows[0]?.user}`)
-      const { values } = this.#session(who).step
-      await client.query(lastingSession(this.#options.dialects), [...values])
+      await client.query(lastingSession(this.#options.dialects, this.#session(who).step))
       return client
     } catch (error) {
       await client.end().catch(() => {})

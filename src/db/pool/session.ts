@@ -1,4 +1,5 @@
 import { databaseSession, type Identity, mayOnlyRead } from '../../core/identity.ts'
+import { currentTraceparent } from '../../core/trace.ts'
 import { signedActor } from '../changes/append.ts'
 import { Flight, type Step } from '../protocol/flight.ts'
 import { Ident } from '../sql.ts'
@@ -36,12 +37,18 @@ const textOf = (settings: readonly string[], isLocal = true): string =>
   `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},${isLocal})`).join(',')})\
  operator(pg_catalog.>) 0`
 const TEXT = textOf(SETTINGS)
+const SETTING_VALUES = 9
 /** For a connection that is not used again. */
-export const lastingSession = (dialects: Dialects | undefined): string =>
-  textOf([...SETTINGS, ...(dialects?.settings ?? [])], false)
+export const lastingSession = (dialects: Dialects | undefined, { values }: Step) => ({
+  text: textOf([...SETTINGS, ...(dialects?.settings ?? [])], false),
+  values: values.slice(0, SETTING_VALUES),
+})
 /** For callers who only read. No statement behind it can undo this before the transaction ends. */
 const READ_ONLY = `'transaction_read_only','on'`
 const READING = textOf([...SETTINGS, READ_ONLY])
+/** With telemetry: changes name the span that made them (migrations/0190_change_trace.sql). */
+const TRACE = `'svc.trace',$10`
+const TRACED = textOf([...SETTINGS, TRACE])
 
 /** What hook functions run as, on the login of callers. */
 const HOOKS_ROLE = 'svc_hooks'
@@ -60,11 +67,12 @@ const isReading = (who: Identity): boolean => mayOnlyRead(who) || (who.kind === 
 export function createSessionStep(settings: SessionSettings): CreateSession {
   const { dialects } = settings
   const exposed = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
-  let [quoted, text, reading, version] = [exposed, TEXT, READING, 0]
+  let [quoted, text, reading, traced, version] = [exposed, TEXT, READING, TRACED, 0]
   const learn = ({ settings: more, path, version: now }: Dialects): void => {
     quoted = exposed + path
     text = textOf([...SETTINGS, ...more])
     reading = textOf([...SETTINGS, ...more, READ_ONLY])
+    traced = textOf([...SETTINGS, ...more, TRACE])
     version = now
   }
   const actors = new WeakMap<Identity, string>()
@@ -89,6 +97,9 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
       actorOf(who),
       claims,
     ]
-    return { step: { text: isReading(who) ? reading : text, values }, role }
+    if (isReading(who)) return { step: { text: reading, values }, role }
+    const traceparent = currentTraceparent()
+    if (traceparent === undefined) return { step: { text, values }, role }
+    return { step: { text: traced, values: [...values, traceparent] }, role }
   }
 }

@@ -169,10 +169,17 @@ export class DriverSocket {
   }
 }
 
+let open = 0
+
+/** How many connections this process has to PostgreSQL now, for whatever purpose. */
+export const openConnectionCount = (): number => open
+
 async function connect(client: pg.Client): Promise<void> {
   await client.connect().catch((error: Error) => {
     throw asConnectionError(error)
   })
+  open++
+  client.once('end', () => open--)
 }
 
 function makeClient(options: ConnectOptions): pg.Client {

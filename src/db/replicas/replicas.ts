@@ -16,6 +16,8 @@ const ACTIVE_MS = 15
 const RESTING_MS = 250
 const REST_AFTER_MS = 1_000
 const MAX_SAMPLES = 128
+/** So many reads under way keep a replica busy: from there on the primary helps, with half as many at most. */
+const BUSY_READS = 8
 
 const SAMPLE = sql`select pg_current_wal_insert_lsn()::text || ' ' || pg_current_wal_flush_lsn()::text
   || ' ' || current_setting('wal_block_size')`
@@ -30,6 +32,8 @@ export type ReplicasDeps = {
 }
 
 type Reader = Pick<Db, 'fly'>
+/** With how many reads are under way. */
+type Lane = Reader & { reads: number }
 type Fly = (who: Identity, statement: unknown, options?: FlyOptions) => Promise<unknown>
 
 /** Who reads, with which `Svc-Position`, and which relations; undefined: any. */
@@ -44,7 +48,8 @@ export type ReadRequest = {
 export class Replicas {
   readonly #deps: ReplicasDeps
   readonly #replicas: readonly Replica[]
-  readonly #readers = new Map<Replica, Reader>()
+  readonly #lanes = new Map<Replica, Lane>()
+  readonly #helper: Lane
   readonly #volatile: VolatileRelations
   readonly #sampling: Promise<void>
   #samples: { at: number; lsn: Lsn }[] = []
@@ -70,7 +75,8 @@ export class Replicas {
           onReplayed: () => this.#forget(),
         }),
     )
-    for (const replica of this.#replicas) this.#readers.set(replica, this.#readerOf(replica))
+    for (const replica of this.#replicas) this.#lanes.set(replica, this.#laneOf(replica))
+    this.#helper = laneBy(deps.db.fly.bind(deps.db) as unknown as Fly)
     this.#sampling = this.#sample()
   }
 
@@ -87,7 +93,9 @@ export class Replicas {
     for (let i = 0; i < this.#replicas.length; i++) {
       this.#turn = (this.#turn + 1) % this.#replicas.length
       const replica = this.#replicas[this.#turn]
-      if (replica?.isUsable(now) && replica.replayed >= need) return this.#readers.get(replica) ?? db
+      const lane = replica?.isUsable(now) && replica.replayed >= need ? this.#lanes.get(replica) : undefined
+      if (!lane) continue
+      return lane.reads >= BUSY_READS && this.#helper.reads * 2 < lane.reads ? this.#helper : lane
     }
     return db
   }
@@ -110,9 +118,9 @@ export class Replicas {
     await Promise.all([this.#sampling, ...this.#replicas.map((replica) => replica.stop())])
   }
 
-  #readerOf(replica: Replica): Reader {
+  #laneOf(replica: Replica): Lane {
     const { db, statementTimeoutMs } = this.#deps
-    const fly: Fly = async (who, statement, options = {}) => {
+    return laneBy(async (who, statement, options = {}) => {
       const { pool } = replica
       if (!pool) return (db.fly as Fly)(who, statement, options)
       const beganAt = performance.now()
@@ -123,8 +131,7 @@ export class Replicas {
         const left = (options.timeoutMs ?? statementTimeoutMs) - (performance.now() - beganAt)
         return (db.fly as unknown as Fly)(who, statement, { ...options, timeoutMs: Math.max(1_000, Math.round(left)) })
       }
-    }
-    return { fly: fly as Reader['fly'] }
+    })
   }
 
   #everyMs(): number {
@@ -163,6 +170,19 @@ export class Replicas {
     const least = used.reduce((a, b) => (a < b ? a : b), this.#deps.positions.last)
     this.#deps.positions.forget(least)
   }
+}
+
+function laneBy(read: Fly): Lane {
+  const fly: Fly = async (who, statement, options) => {
+    lane.reads++
+    try {
+      return await read(who, statement, options)
+    } finally {
+      lane.reads--
+    }
+  }
+  const lane: Lane = { reads: 0, fly: fly as Reader['fly'] }
+  return lane
 }
 
 /** The primary would say the same, or there is no time left for it. */

@@ -91,7 +91,8 @@ export async function openDatabase(options: {
     const lane = { ...shared, acquireTimeoutMs: Math.min(acquireTimeoutMs, REPLICA_WAIT_MS) }
     const replicas = positions && new Replicas({ urls, db: pool, positions, pool: lane, statementTimeoutMs, observe })
     // What becomes of the database is told once.
-    const openAnother = (limits: PoolLimits): Promise<Pool> => openPool({ ...opening, ...limits, observe: () => {} })
+    const openAnother = (limits: PoolLimits): Promise<Pool> =>
+      openPool({ ...opening, ...limits, positions, observe: () => {} })
     return {
       pool,
       replicas,

@@ -70,5 +70,9 @@ export const stats = t.open(
     db_pool_idle: t.integer(),
     db_pool_in_use: t.integer(),
     db_pool_max: t.integer(),
+    db_connections: t.integer({ description: 'open to PostgreSQL now, for whatever purpose' }),
+    db_connections_max: t.integer({
+      description: 'at most, beside what exports, imports and admin SQL open for a while',
+    }),
   }),
 )

@@ -107,10 +107,14 @@ test('logs are the newest entries of the ring buffer, and stats are numbers', as
     'db_pool_idle',
     'db_pool_in_use',
     'db_pool_max',
+    'db_connections',
+    'db_connections_max',
   ]) {
     assert.equal(typeof body[name], 'number', name)
   }
   assert.equal(body.db_pool_max, 8)
+  assert.ok(body.db_connections > body.db_pool_total, 'the one that listens is beside the pool')
+  assert.equal(body.db_connections_max, 8 + 1 + 7, 'and live lists have their own')
 })
 
 test('the entry of a change or removal has what was before, without secrets', async () => {

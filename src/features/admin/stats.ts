@@ -5,7 +5,9 @@ import * as answers from './answers.ts'
 
 type Deps = {
   version: string
-  poolStats: () => { total: number; idle: number; inUse: number; max: number }
+  poolStats: () => { total: number; idle: number; inUse: number; max: number; open: number }
+  /** Connections to PostgreSQL at most, but for what opens some for a while. */
+  mostConnections: number
   /** Figures of the features. */
   extraStats: () => Readonly<Record<string, unknown>>
   askAllWorkers: Peers
@@ -14,7 +16,9 @@ type Deps = {
 type Stats = Readonly<Record<string, unknown>>
 
 /** Figures of the server. The names are fixed by the API, also where Node uses other terms. */
-export function createStats({ version, poolStats, extraStats, askAllWorkers }: Deps): { routes: Route[] } {
+export function createStats({ version, poolStats, mostConnections, extraStats, askAllWorkers }: Deps): {
+  routes: Route[]
+} {
   const startedAt = performance.now()
   let collections = 0
   new PerformanceObserver((entries) => {
@@ -35,6 +39,8 @@ export function createStats({ version, poolStats, extraStats, askAllWorkers }: D
       db_pool_idle: pool.idle,
       db_pool_in_use: pool.inUse,
       db_pool_max: pool.max,
+      db_connections: pool.open,
+      db_connections_max: mostConnections,
       ...extraStats(),
     }
   }

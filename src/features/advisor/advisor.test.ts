@@ -55,7 +55,9 @@ test('planted faults are named, and nothing else', async () => {
     -- 17 bloat
     create table bloated (id int primary key, t text, ${OWN}) with (autovacuum_enabled = false); create index on bloated (owner); ${secure('bloated')}
     insert into bloated select i, repeat('x', 500), gen_random_uuid() from generate_series(1, 60000) i; delete from bloated where id > 5000;
-    -- 18-19 missing indexes, once they are asked for
+    -- 18 one more policy without an index, of names with capitals
+    create table "Odd" (id int primary key, "Who" uuid); ${secure('"Odd"', '"Who" = svc.uid()')} insert into "Odd" select i, gen_random_uuid() from generate_series(1, 2000) i;
+    -- 19-20 missing indexes, once they are asked for
     create table people (id int primary key, email text, age int, ${OWN}); alter table people enable row level security; create policy all_of_it on people using (true);
     insert into people select i, 'p' || i || '@x.test', i % 50, gen_random_uuid() from generate_series(1, 20000) i;
     create table events (id int primary key, code uuid, ${OWN}); alter table events enable row level security; create policy all_of_it on events using (true);
@@ -90,6 +92,7 @@ test('planted faults are named, and nothing else', async () => {
     ['open_table', 'open_c'],
     ['policy_function', 'staffed'],
     ['policy_function', 'staffed'],
+    ['policy_index', 'Odd'],
     ['policy_index', 'mine'],
     ['policy_index', 'yours'],
     ['sequence', 'numbered'],
@@ -118,17 +121,12 @@ async function applied(items: readonly Item[]): Promise<void> {
     return Math.min(...times)
   }
   const before = await cost()
-  for (const { sql } of items.filter(({ kind }) => kind.endsWith('_index') && !kind.startsWith('unused')))
-    await api.sql(sql)
-  for (const { sql } of items.filter(({ kind }) => kind === 'policy_function' || kind === 'sequence'))
-    await api.sql(sql)
+  for (const { sql } of items) await api.sql(sql)
   await api.sql('analyze')
   const after = await cost()
   assert.ok(after < before, `${before} → ${after}`)
-  const left = (await clean()).map(({ kind }) => kind)
-  for (const kind of ['missing_index', 'double_index', 'expand_index', 'policy_index', 'policy_function', 'sequence']) {
-    assert.ok(!left.includes(kind), `${kind} is still there`)
-  }
+  // Everything that was advised is mended by it, and nothing new is wrong.
+  await eventually(async () => assert.deepEqual(await clean(), []))
 }
 
 test('shapes are kept without values', async () => {

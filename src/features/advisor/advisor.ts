@@ -20,6 +20,9 @@ export type AdvisorDeps = {
 /** A shape that ran so often and read so many rows for each that it returned lacks an index. */
 const [LEAST_RUNS, READ_PER_ROW] = [100, 1_000]
 const MOST_EXPLAINED = 200
+const UNREAD = /^the index (.+) has never been read$/
+/** Shapes that one index is imagined for. */
+const MOST_TRIED = 5
 
 type Client = Awaited<ReturnType<Pool['openConnection']>>
 
@@ -69,22 +72,36 @@ async function withMissing(
 ): Promise<AdviceItem[]> {
   const plans = await Plans.open(client, schemas)
   const often = shapes.filter(({ runs }) => runs >= LEAST_RUNS).slice(0, MOST_EXPLAINED)
-  const missing = new Map<string, { item: AdviceItem; shape: SeenStatement }>()
+  const missing = new Map<string, { item: AdviceItem; shapes: readonly SeenStatement[] }>()
+  const used = new Set<string>()
   for (const shape of often) {
     const explained = await plans.explain(shape.text, shape.role)
+    for (const name of explained?.indexes ?? []) used.add(name)
     for (const item of await missingOf(explained?.scans ?? [], db)) {
       const isKnown = items.some((other) => keyOf(other) === keyOf(item))
-      if (!isKnown && !missing.has(keyOf(item))) missing.set(keyOf(item), { item, shape })
+      if (!isKnown && !missing.has(keyOf(item))) missing.set(keyOf(item), { item, shapes: [shape] })
     }
   }
-  const found = [...missing.values()]
-  const hasHypopg = (await client.query(`select from pg_catalog.pg_extension where extname = 'hypopg'`)).rowCount === 1
-  const told: AdviceItem[] = [...items]
-  for (const { item, shape } of found) {
-    const gain = hasHypopg ? await gainOf(client, plans, item, shape) : undefined
-    told.push(gain ? { ...item, gain } : item)
-  }
+  // An index that was just made has not been read yet.
+  const kept = items.filter(({ what }) => !used.has(UNREAD.exec(what)?.[1] ?? ''))
+  const all = [...kept.map((item) => ({ item, shapes: shapesOf(item, often) })), ...missing.values()]
+  const hypopg = await schemaOfHypopg(client)
+  if (hypopg === undefined) return all.map(({ item }) => item)
+  const told: AdviceItem[] = []
+  for (const { item, shapes: named } of all) told.push(await withGain(client, hypopg, plans, item, named))
   return told
+}
+
+/** Shapes that an index of the catalogue's advice may serve: those that name its table. */
+function shapesOf({ sql }: AdviceItem, often: readonly SeenStatement[]): readonly SeenStatement[] {
+  const [, space = '', table = ''] = /^create index concurrently on (\w+)\.(\w+) /.exec(sql) ?? []
+  return table === '' ? [] : often.filter(({ text }) => text.includes(`"${space}"."${table}"`)).slice(0, MOST_TRIED)
+}
+
+async function schemaOfHypopg(client: Client): Promise<string | undefined> {
+  const { rows } = await client.query<{ schema: string }>(`select n.nspname as schema from pg_catalog.pg_extension e
+    join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'hypopg'`)
+  return rows[0]?.schema
 }
 
 /** The same index, however it is spelled. */
@@ -112,16 +129,28 @@ async function missingOf(scans: readonly WholeScan[], db: Db): Promise<AdviceIte
 
 const plainIdent = (name: string): string => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : new Ident(name).quoted)
 
-/** Costs of the plan without the index and with it, as hypopg imagines it. */
-async function gainOf(
+/** With the costs of a plan without the index and with it, as hypopg imagines it, where that is less. */
+async function withGain(
   client: Client,
+  hypopg: string,
   plans: Plans,
   item: AdviceItem,
-  shape: SeenStatement,
-): Promise<AdviceItem['gain']> {
-  const before = await plans.explain(shape.text, shape.role)
-  await client.query('select * from hypopg_create_index($1)', [item.sql.replace(' concurrently', '')])
-  const after = await plans.explain(shape.text, shape.role)
-  await client.query('select hypopg_reset()')
-  return before && after ? { before: before.cost, after: after.cost } : undefined
+  shapes: readonly SeenStatement[],
+): Promise<AdviceItem> {
+  const call = (name: string): string => `${new Ident(hypopg, name).quoted}`
+  for (const { text, role } of shapes) {
+    const before = await plans.explain(text, role)
+    const isImagined = await client
+      .query(`select from ${call('hypopg_create_index')}($1)`, [item.sql.replace(' concurrently', '')])
+      // It does not imagine every kind of index.
+      .then(
+        () => true,
+        () => false,
+      )
+    const after = isImagined ? await plans.explain(text, role) : undefined
+    await client.query(`select ${call('hypopg_reset')}()`)
+    if (before && after && after.cost < before.cost)
+      return { ...item, gain: { before: before.cost, after: after.cost } }
+  }
+  return item
 }

@@ -62,7 +62,7 @@ function shortened(value: unknown, most: number): unknown {
 }
 
 /** A refusal, as a model can read it. */
-export function refusalOf(error: AppError): ToolResult {
+export function refusalOf(error: AppError, others: readonly string[] = []): ToolResult {
   const { code, error: word, message, data } = error.toJSON()
   const content = {
     code,
@@ -70,5 +70,5 @@ export function refusalOf(error: AppError): ToolResult {
     message: message.slice(0, 2_000),
     ...(data && bytesOf(data) < 8_000 && { data }),
   }
-  return { structuredContent: content, text: fenced(JSON.stringify(content), []), isError: true }
+  return { structuredContent: content, text: fenced(JSON.stringify(content), others), isError: true }
 }

@@ -90,6 +90,118 @@ test('a foreign origin is refused, a listed one and the own are not', async () =
   assert.equal((await from(new URL(resourceOf(api)).origin)).status, 200)
 })
 
+test('messages that are none are refused as such, within the bytes of an answer', async () => {
+  const send = (body: string, as: string = tokens.access) =>
+    api.call('POST /api/mcp', { as, body, headers: { 'content-type': 'application/json' } })
+  const ping = (id: string) => send(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`)
+  assert.deepEqual([(await ping('7')).body.id, (await ping('"a"')).body.id], [7, 'a'])
+  for (const id of [
+    '12345678901234567890',
+    '1.5',
+    'null',
+    '{}',
+    '[1]',
+    'true',
+    `"${'x'.repeat(300)}"`,
+    `"${'\\u0001'.repeat(50)}"`,
+  ]) {
+    const { status, body, text } = await ping(id)
+    assert.deepEqual(
+      [status, body.id, body.error?.code],
+      [400, null, -32600],
+      `${id.slice(0, 40)} ${text.slice(0, 200)}`,
+    )
+  }
+  const one = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+  for (const body of [
+    `[${one}]`,
+    `[[${one},${one}],${one}]`,
+    '[]',
+    '1',
+    'null',
+    '"ping"',
+    '{"id":1,"method":"ping"}',
+  ]) {
+    const { status } = await send(body)
+    assert.equal(status, 400, body)
+  }
+  for (const name of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
+    const call = (args: string, tool = 'list') =>
+      send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${tool}","arguments":${args}}}`)
+    assert.equal((await call('{}', name)).body.error.code, -32602, name)
+    assert.equal((await call(`{"table":"notes","${name}":{"table":"secrets"}}`)).body.result.isError, true, name)
+    assert.equal((await call(`{"table":"${name}"}`)).body.result.structuredContent.code, 404, name)
+    assert.equal((await call(`{"function":"${name}"}`, 'call')).body.result.isError, true, name)
+    const written = await call(`{"table":"notes","body":{"id":1,"${name}":{"title":"x"}}}`, 'create')
+    assert.equal(written.body.result.structuredContent.changes[0].changes.title.new, null, name)
+  }
+  assert.equal((await api.call('GET /api/mcp', { as: tokens.access })).status, 405)
+  assert.equal((await api.call('DELETE /api/mcp', { as: tokens.access })).status, 405)
+  // A user's token at the operator's door.
+  for (const as of [tokens.access, ana.token]) {
+    assert.ok([401, 404].includes((await api.call('POST /api/admin/mcp', { as, json: {} })).status))
+  }
+})
+
+test('both revisions: what headers and bodies say is the same, and nothing else is answered', async () => {
+  const modern = { 'mcp-protocol-version': '2026-07-28' }
+  const meta = { _meta: { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' } }
+  const ask = async (method: string, params: object, headers: Record<string, string>, id: number | undefined = 1) => {
+    const json = { jsonrpc: '2.0', ...(id !== undefined && { id }), method, params }
+    const { status, body } = await api.call('POST /api/mcp', { as: tokens.access, json, headers })
+    return [status, body?.error?.code ?? null, body?.result] as const
+  }
+  const [, , found] = await ask('server/discover', meta, { ...modern, 'mcp-method': 'server/discover' })
+  assert.deepEqual([found.supportedVersions, found.resultType], [['2026-07-28'], 'complete'])
+  const call = { ...meta, name: 'describe', arguments: {} }
+  const named = (name: string) => ({ ...modern, 'mcp-method': 'tools/call', 'mcp-name': name })
+  const encoded = `=?base64?${Buffer.from('describe').toString('base64')}?=`
+  for (const name of ['describe', encoded]) assert.equal((await ask('tools/call', call, named(name)))[0], 200)
+  const other = { _meta: { 'io.modelcontextprotocol/protocolVersion': '2099-01-01' } }
+  const refused: [string, object, Record<string, string>, number, number][] = [
+    ['tools/call', call, named('list'), 400, -32020],
+    ['tools/call', call, { ...modern, 'mcp-method': 'tools/list' }, 400, -32020],
+    ['tools/list', meta, { 'mcp-method': 'tools/list' }, 400, -32020],
+    ['tools/list', meta, { 'mcp-protocol-version': '2025-11-25', 'mcp-method': 'tools/list' }, 400, -32020],
+    ['tools/list', other, { 'mcp-protocol-version': '2099-01-01', 'mcp-method': 'tools/list' }, 400, -32022],
+    ['tools/list', {}, { 'mcp-protocol-version': '2099-01-01' }, 400, -32022],
+    ['tools/list', {}, modern, 400, -32602],
+    ['resources/list', meta, { ...modern, 'mcp-method': 'resources/list' }, 404, -32601],
+    ['resources/list', {}, {}, 200, -32601],
+    ['server/discover', {}, {}, 200, -32601],
+  ]
+  for (const [method, params, headers, status, code] of refused) {
+    assert.deepEqual(
+      (await ask(method, params, headers)).slice(0, 2),
+      [status, code],
+      `${method} ${JSON.stringify(headers)}`,
+    )
+  }
+  for (const [asked, given] of [
+    ['2025-11-25', '2025-11-25'],
+    ['2025-06-18', '2025-06-18'],
+    ['1999-01-01', '2025-11-25'],
+  ]) {
+    const [, , hello] = await ask('initialize', { protocolVersion: asked, capabilities: {}, clientInfo: {} }, {})
+    assert.equal(hello.protocolVersion, given)
+  }
+  assert.equal(
+    (await post({ as: tokens.access, json: { jsonrpc: '2.0', method: 'notifications/initialized' } })).status,
+    202,
+  )
+})
+
+test('pages of a listed origin can use the protocol', async () => {
+  const headers = { origin: 'https://app.test', 'access-control-request-method': 'POST' }
+  const preflight = await api.call('OPTIONS /api/mcp', { headers })
+  const allowed = preflight.headers.get('access-control-allow-headers') ?? ''
+  for (const name of ['Authorization', 'Content-Type', 'MCP-Protocol-Version', 'Mcp-Method', 'Mcp-Name']) {
+    assert.ok(allowed.includes(name), name)
+  }
+  const refused = await post({ headers: { origin: 'https://app.test' } })
+  assert.match(refused.headers.get('access-control-expose-headers') ?? '', /WWW-Authenticate/)
+})
+
 const verifier = randomBytes(32).toString('base64url')
 const asked = (clientId: string, fields: object = {}) => ({
   response_type: 'code',
@@ -161,12 +273,16 @@ test('the user alone chooses how an agent writes and until when', async () => {
 })
 
 test('a grant that names tables reaches no other, and no function', async () => {
-  const tool = agentTools(api, (await agentTokens(api, ana, { tables: ['notes'] })).access)
+  const { access } = await agentTokens(api, ana, { tables: ['notes'] })
+  const tool = agentTools(api, access)
   assert.equal((await tool('list', { table: 'notes' })).isError, false)
   assert.equal((await tool('list', { table: 'secrets' })).content.code, 403)
   assert.equal((await tool('describe', { table: 'secrets' })).content.code, 403)
   assert.equal((await tool('call', { function: 'f' })).content.code, 403)
   assert.ok(!(await tool('describe')).text.includes('secrets'))
+  // And when its time is over it reaches nothing.
+  await api.sql(`update svc.oauth_grants set until = now() - interval '1 second' where tables = '{notes}'`)
+  await eventually(async () => assert.equal((await post({ as: access })).status, 401))
 })
 
 test('programs in use: schemes of their own, any port on localhost, no state', async () => {

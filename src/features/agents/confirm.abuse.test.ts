@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { enrollTotp, signInWithTotp } from '../../../test/fakes/authenticator.ts'
 import { AGENTS, agentTokens, agentTools, registerAgent } from '../../../test/kit/agents.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer({ config: { ...AGENTS, 'auth.totp_enabled': true } })
 await api.sql(`
   create table notes (id bigint generated always as identity primary key, owner uuid not null default svc.uid(), title text,
-    n int, code text default md5(random()::text), made timestamptz default now(), mark uuid, parent bigint references notes on delete cascade);
+    n int, meta jsonb, code text default md5(random()::text), made timestamptz default now(), mark uuid, parent bigint references notes on delete cascade);
   alter table notes enable row level security;
   create policy own on notes using (owner = svc.uid());
   create function stamp() returns trigger language plpgsql as $$ begin new.mark := gen_random_uuid(); new.made := clock_timestamp(); return new; end $$;
@@ -30,11 +32,18 @@ await api.sql(`
   create policy shown on members for select using (not hidden);
   create function bulk(count int) returns void language sql as 'insert into notes (n) select i from generate_series(1, count) i';
   create function wipe() returns void language sql security definer as 'truncate trace';
+  create table pairs (id bigint generated always as identity primary key, owner uuid not null default svc.uid(), n int);
+  alter table pairs enable row level security;
+  create policy own on pairs using (owner = svc.uid());
+  create function twice(a int) returns void language sql as 'insert into pairs (n) values (a)';
+  create function twice(a int, b int) returns void language sql security definer as 'insert into pairs (n) values (a), (b)';
+  create function once(a int) returns void language sql as 'insert into pairs (n) values (a)';
+  create function behind(a int) returns void language plpgsql as $$ begin perform twice(a, a); end $$;
   create function nap() returns int language sql as 'select 1 from pg_sleep(30)';
-  grant all on notes, traced, orders, teams, members to svc_authenticated;
+  grant all on notes, pairs, traced, orders, teams, members to svc_authenticated;
   grant select on prices to svc_authenticated;
   revoke all on trace from svc_authenticated, svc_anon;
-  select svc.watch('members');
+  select svc.watch('members'), svc.watch('pairs');
   insert into teams values (1, 'a'), (2, 'b');
   insert into members values (1, 1, false), (2, 1, true);
 `)
@@ -115,6 +124,83 @@ test('a confirmation is of one statement, user, client and grant', async () => {
   for (const { content, text } of refused) assert.equal(content.code, 409, text)
   assert.equal((await api.sql('select from notes where n in (600, 601)')).length, 0)
   assert.equal((await tool('create', { ...create(600), confirm })).isError, false)
+})
+
+test('what is confirmed is what was shown: another form, a changed row or a right withdrawn is refused', async () => {
+  const { tool } = await newAgent()
+  const tried = await tool('create', create(650, { meta: { a: 1 } }))
+  for (const meta of [[['a', 1]], [{}, ['a', 1]], '{"a":1}']) {
+    const other = await tool('create', { ...create(650, { meta }), confirm: tried.content.confirm })
+    assert.equal(other.content.code, 409, JSON.stringify(meta))
+  }
+  const done = await tool('create', { ...create(650, { meta: { a: 1 } }), confirm: tried.content.confirm })
+  assert.equal(done.isError, false, done.text)
+  const change = { table: 'notes', id: String(done.content.answer.id), body: { n: 651 } }
+  const stale = await tool('update', change)
+  await api.sql(`update notes set n = 652, meta = '[["a", 1]]' where n = 650`)
+  assert.equal((await tool('update', { ...change, confirm: stale.content.confirm })).content.code, 409)
+  const fresh = await tool('update', change)
+  await api.sql('revoke update on notes from svc_authenticated')
+  assert.equal((await tool('update', { ...change, confirm: fresh.content.confirm })).isError, true)
+  await api.sql('grant update on notes to svc_authenticated')
+  assert.equal((await api.sql('select from notes where n = 652')).length, 1)
+})
+
+test('a grant or an account that ends during a call commits nothing', async () => {
+  for (const end of ['grant', 'account']) {
+    const { tool, user } = await newAgent({ auto: 9 })
+    const made = await tool('create', create(660))
+    const other = await openConnection({ url: api.databaseUrl })
+    await other.query('begin')
+    await other.query('select from notes where id = $1 for update', [made.content.answer.id])
+    const change = { table: 'notes', id: String(made.content.answer.id), body: { n: 661 } }
+    const late = tool('update', change).then(({ content }) => content.code)
+    await eventually(async () => {
+      const waiting = await api.sql(
+        `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%notes%'`,
+      )
+      assert.equal(waiting.length, 1)
+    })
+    if (end === 'grant') await api.sql('delete from svc.oauth_grants where user_id = $1', [user.user.id])
+    else await api.sql('update svc.users set disabled_at = now() where id = $1', [user.user.id])
+    await other.query('commit')
+    await other.end()
+    assert.equal(await late, 409, end)
+    assert.equal((await api.sql('select from notes where n = 661')).length, 0)
+  }
+})
+
+test('what waits for a user is bounded, by number and by bytes, however many agents', async () => {
+  const { tool, user } = await newAgent({ release: true })
+  await tool('create', create(670))
+  const copies = (n: number, changes: string) =>
+    api.sql(
+      `insert into svc.agent_pending (agent, key_id, tool, args, digest, changes, counts)
+        select p.agent, p.key_id, p.tool, p.args, p.digest, ${changes}, p.counts
+        from svc.agent_pending p join svc.agents a on a.id = p.agent, generate_series(1, ${n}) where a.user_id = $1`,
+      [user.user.id],
+    )
+  await copies(48, `'[]'`)
+  const raced = await Promise.all([671, 672, 673].map((n) => tool('create', create(n))))
+  assert.equal(raced.filter(({ content }) => content.pending !== undefined).length, 1)
+  await api.sql(`delete from svc.agent_pending where changes = '[]'`)
+  await copies(1, `repeat('x', 9000000)`)
+  const another = agentTools(
+    api,
+    (await agentTokens(api, user, { release: true, clientId: await registerAgent(api, 'Another') })).access,
+  )
+  assert.equal((await another('create', create(674))).content.error, 'limit_reached')
+})
+
+test('code of other rights is not undone, whichever overload it is and whatever calls it', async () => {
+  const { tool } = await newAgent({ auto: 50 })
+  const undo = async (fn: string, args: object) => {
+    const { content } = await tool('call', { function: fn, args })
+    return (await tool('undo', { request_id: content.request_id })).content
+  }
+  assert.equal((await undo('twice', { a: 680, b: 681 })).code, 409)
+  assert.equal((await undo('behind', { a: 682 })).code, 409)
+  assert.ok((await undo('once', { a: 683 })).confirm)
 })
 
 test('a grant that ended commits nothing', async () => {
@@ -208,6 +294,25 @@ test('what waits is done only as it was seen, by its own user, once', async () =
   assert.equal(denied.status, 204)
 })
 
+test('a user with a second factor releases with it alone, and what waited for a day is gone', async () => {
+  const { tool, user } = await newAgent({ release: true })
+  const [first, old] = [await tool('create', create(950)), await tool('create', create(951))]
+  await api.sql(`update svc.agent_pending set expires_at = now() where id = $1`, [old.content.pending])
+  const app = await enrollTotp(api, user.token, user.user.id)
+  const { body: agents } = await api.call('GET /api/auth/agents', { as: user.token })
+  assert.equal(agents[0].pending.length, 1)
+  const decide = (as: string, id: string) =>
+    api.call(`POST /api/auth/agents/pending/${id}`, { as, json: { decision: 'approve' } })
+  const release = (as: string) => api.call(`POST /api/auth/agents/${agents[0].id}/release`, { as })
+  for (const answer of [await decide(user.token, first.content.pending), await release(user.token)]) {
+    assert.deepEqual([answer.status, answer.body.error], [403, 'insufficient_aal'])
+  }
+  const { token } = await signInWithTotp(api, user.user.email, user.user.id, app)
+  assert.equal((await decide(token, old.content.pending)).status, 404)
+  assert.equal((await decide(token, first.content.pending)).status, 200)
+  assert.equal((await release(token)).status, 204)
+})
+
 test('undo is of own writes, with the rights of now, and no sent request id is one', async () => {
   const { tool, user, tokens } = await newAgent({ auto: 50 })
   const { tool: stranger } = await newAgent()
@@ -265,10 +370,16 @@ test('bounds: 200 rows, 64 KiB, five seconds', async () => {
   await api.sql(`update notes set title = repeat('y', 1000000) where n = 1 and owner = $1`, [user.user.id])
   const huge = await tool('list', { table: 'notes', filter: 'n = 1' })
   assert.ok(huge.bytes <= 65_536, String(huge.bytes))
+  // One user's calls take turns, on few connections; those of others are not kept waiting.
+  const { tool: other } = await newAgent({ auto: 9 })
   const started = Date.now()
-  const slow = await tool('call', { function: 'nap' }).catch(() => undefined)
+  const naps = Promise.all(Array.from({ length: 8 }, () => tool('call', { function: 'nap' }).catch(() => undefined)))
+  const asleep = () => api.sql(`select from pg_stat_activity where query like '%nap%' and wait_event = 'PgSleep'`)
+  await eventually(async () => assert.equal((await asleep()).length, 2))
+  assert.match((await other('create', create(1150))).content.request_id, /^mcp_/)
+  assert.equal((await asleep()).length, 2)
+  for (const slow of await naps) assert.ok(slow === undefined || slow.isError)
   assert.ok(Date.now() - started < 20_000)
-  assert.ok(slow === undefined || slow.isError)
 })
 
 test('every call is in the audit trail, refused ones too', async () => {

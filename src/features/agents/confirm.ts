@@ -58,5 +58,6 @@ function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (typeof value !== 'object' || value === null) return value
   const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
-  return fields.map(([name, inner]) => [name, sorted(inner)])
+  // Marked, so that no array is the same text as an object.
+  return [{}, ...fields.map(([name, inner]) => [name, sorted(inner)])]
 }

@@ -48,7 +48,7 @@ export function differenceOf(
   const written = writtenBetween(before, after)
   const logged = loggedCounts(run.logged)
   const oids = [...new Set([...written.keys(), ...logged.keys()])].sort((a, b) => a - b)
-  const counts: Record<string, Counts> = {}
+  const counts = new Map<string, Counts>()
   const uncounted: [number, Counts][] = []
   let [rows, hasOthers] = [0, false]
   for (const oid of oids) {
@@ -61,13 +61,14 @@ export function differenceOf(
     rows += most.create + most.update + most.delete
     if (sum(inTable) > sum(inLog)) uncounted.push([oid, inTable])
     const table = tableByOid(schema, oid)
-    if (table && mayDo(table, viewer.role, 'select') && isAllowed(schema, table, viewer)) counts[labelOf(table)] = most
+    if (table && mayDo(table, viewer.role, 'select') && isAllowed(schema, table, viewer))
+      counts.set(labelOf(table), most)
     else hasOthers = true
   }
   const told = run.told.replace(/^"changes":/, '').replace(/,"truncated":true$/, '')
   return {
     changes: hasOthers && !told.includes('{"other":true}') ? withOther(told) : told,
-    counts,
+    counts: Object.fromEntries(counts),
     // A table that was rewritten is more than any count allows.
     rows: about.locked.length > 0 ? Math.max(rows, 1_000_000) : rows,
     text: JSON.stringify([normalised(run.logged, about, args), uncounted, about.locked]),
@@ -84,6 +85,10 @@ const withOther = (told: string): string =>
 const NONE: Counts = { create: 0, update: 0, delete: 0 }
 const sum = ({ create, update, delete: removed }: Counts): number => create + update + removed
 const labelOf = ({ schema, name }: Table): string => (schema === 'public' ? name : `${schema}.${name}`)
+
+/** The table that a difference calls by this name, whichever schemas are searched first. */
+export const tableByLabel = (schema: Schema, label: string): Table | undefined =>
+  [...schema.tables.values()].find((table) => labelOf(table) === label)
 
 function writtenBetween(before: readonly WrittenRows[], after: readonly WrittenRows[]): Map<number, Counts> {
   const were = new Map(before.map((one) => [one.oid, one]))
@@ -160,7 +165,8 @@ function normalised(changes: readonly LoggedChange[], about: AboutWrite, args: s
     if (known && !isGiven(value) && (typeof value === 'string' || isMade || known.oid !== oid)) return known.name
     if (Array.isArray(value)) return value.map((one) => plain(one, oid, isMade))
     if (typeof value === 'object' && value !== null) {
-      return Object.entries(value).map(([name, inner]) => [name, plain(inner, oid, isMade)])
+      // Marked, so that no array is the same text as an object.
+      return [{}, ...Object.entries(value).map(([name, inner]) => [name, plain(inner, oid, isMade)])]
     }
     return value
   }

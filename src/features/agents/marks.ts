@@ -43,18 +43,26 @@ export class Marks {
 export const hasText = (rows: readonly unknown[], columns: readonly string[]): boolean =>
   rows.some((row) => columns.some((name) => isText((row as Readonly<Record<string, unknown>> | null)?.[name])))
 
+/** The same of rows with other keys than the table's columns, which are names of ours. */
+export const hasAnyText = (rows: readonly unknown[]): boolean =>
+  rows.some((row) => Object.values(row ?? {}).some((value) => hasForeignText(value, '')))
+
 const isText = (value: unknown): boolean =>
   (typeof value === 'object' && value !== null) || (typeof value === 'string' && value !== '')
 
 const PLAIN = /^(-?[\d.]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d([T ][\d:.]+(Z|[+-][\d:]+)?)?)$/i
 
-/** Whether a value has words in it that are not in what the caller sent. */
-export function hasForeignText(value: unknown, sent: string): boolean {
+const NO_NAMES: ReadonlySet<string> = new Set()
+
+/** Whether a value has words in it that are not in what the caller sent. Keys are words too, unless the schema names them. */
+export function hasForeignText(value: unknown, sent: string, names = NO_NAMES): boolean {
   if (typeof value === 'string')
     return value !== '' && !PLAIN.test(value) && !sent.includes(JSON.stringify(value).slice(1, -1))
-  if (Array.isArray(value)) return value.some((one) => hasForeignText(one, sent))
+  if (Array.isArray(value)) return value.some((one) => hasForeignText(one, sent, names))
   if (typeof value !== 'object' || value === null) return false
-  return Object.values(value).some((one) => hasForeignText(one, sent))
+  return Object.entries(value).some(
+    ([key, one]) => (!names.has(key) && hasForeignText(key, sent)) || hasForeignText(one, sent),
+  )
 }
 
 /** Data between marks that nothing inside can know. */

@@ -61,5 +61,18 @@ test('people choose how their agent writes, and release what it wrote', { skip }
   await press('Do it')
   await page.getByText('create: create 1 in notes').waitFor({ state: 'detached' })
   assert.equal((await tool('get', { table: 'notes', id: '1' })).content.title, 'from the agent')
+
+  // The browser is signed in by now; the agent asks for all, and the user lets it read.
+  const { scope: _scope, ...unscoped } = asked
+  await page.goto(`${base}/oauth/consent?${new URLSearchParams(unscoped)}`)
+  await page.getByText('read and change data as you, as an agent').waitFor()
+  await page.getByLabel('It may only read').check()
+  await press('Approve')
+  await page.waitForURL((at) => at.pathname === '/callback')
+  const second = new URL(page.url()).searchParams.get('code') ?? ''
+  const reader = await api.call('POST /api/auth/token', { form: { ...form, code: second } })
+  assert.equal(reader.body.scope, 'readonly', reader.text)
+  const refused = await agentTools(api, reader.body.access_token)('delete', { table: 'notes', id: '1' })
+  assert.equal(refused.content.code, 403)
   await browser.close()
 })

@@ -72,7 +72,8 @@ export async function answerMessage(
     if (!isFields(params)) throw new ProtocolError(INVALID_PARAMS, 'params must be an object')
     const revision = revisionOf(method, params, headers)
     if (body['id'] === undefined) return { status: 202 }
-    if (id === null) throw new ProtocolError(INVALID_REQUEST, 'id must be a string or an integer')
+    if (id === null)
+      throw new ProtocolError(INVALID_REQUEST, `id must be an integer, or a string of at most ${MAX_ID_BYTES} bytes`)
     const result = await resultOf(server, who, revision, method, params)
     return json(200, { jsonrpc: '2.0', id, result: revision === MODERN ? modern(server, result) : result })
   } catch (error) {
@@ -85,9 +86,13 @@ export async function answerMessage(
 const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** It is answered, so it counts to the bytes of an answer. */
+const MAX_ID_BYTES = 256
+
 function idOf(body: unknown): Id | null {
   const id = isFields(body) ? body['id'] : undefined
-  return typeof id === 'string' || Number.isSafeInteger(id) ? (id as Id) : null
+  const isText = typeof id === 'string' && Buffer.byteLength(JSON.stringify(id)) <= MAX_ID_BYTES
+  return isText || Number.isSafeInteger(id) ? (id as Id) : null
 }
 
 /** Which revision a message is of. Headers have to say what the body says, so that what reads them is not deceived. */

@@ -4,16 +4,17 @@ import { SYSTEM } from '../../core/identity.ts'
 import { parseKeepingDigits } from '../../core/json-digits.ts'
 import * as t from '../../core/json-type.ts'
 import type { Feature } from '../../http/feature.ts'
-import { json, type Route, requireEnabled, route } from '../../http/route.ts'
+import { type Call, json, type Route, requireEnabled, route } from '../../http/route.ts'
 import { type Agent, agentOf, clientOf, type KeyIdentity } from './agent.ts'
 import { type BearerDeps, identifyAgent, isReadOnlyAddress, MCP_PATH } from './bearer.ts'
 import { type OwnRoutesDeps, ownRoutes } from './own-routes.ts'
 import { answerMessage } from './protocol.ts'
 import { findAgent, makeAgent } from './sql.ts'
+import { Turns } from './turns.ts'
 import { Workbench, type WorkbenchDeps } from './workbench.ts'
 
 export type AgentsDeps = BearerDeps &
-  WorkbenchDeps &
+  Omit<WorkbenchDeps, 'turns'> &
   Pick<OwnRoutesDeps, 'writes'> & {
     /** agents.enabled */
     isEnabled: boolean
@@ -21,8 +22,9 @@ export type AgentsDeps = BearerDeps &
     hasOAuthServer: boolean
   }
 
-/** Ids of agents that this process knows. */
+/** Ids of agents that this process knows, for a while: those that no grant needs any more are forgotten. */
 const MAX_KNOWN = 10_000
+const KNOWN_MS = 60_000
 /** A message with a row in it; more is for imports. */
 const MAX_MESSAGE = 1024 * 1024
 
@@ -33,12 +35,20 @@ const metadata = t.object({
   resource_name: t.string(),
 })
 
+/** PostgreSQL takes the text of a long number as the number; the message's own id stays what it is. */
+function messageOf({ body, bodyText }: Pick<Call, 'body' | 'bodyText'>): unknown {
+  const kept = bodyText === '' ? body : parseKeepingDigits(bodyText)
+  if (typeof kept !== 'object' || kept === null || !('id' in kept)) return kept
+  return { ...kept, id: (body as { id: unknown }).id }
+}
+
 /** Agents at work as their user: the Model Context Protocol, and what the user decides about it. */
 export function createAgents(deps: AgentsDeps): Feature {
   const { own, publicBaseUrl, isEnabled } = deps
   const requires = requireEnabled(isEnabled, () => notFound('agents are not enabled', 'feature_disabled'))
   const resource = (): string => `${publicBaseUrl()}${MCP_PATH}`
-  const known = new LRUCache<string, string>({ max: MAX_KNOWN })
+  const turns = new Turns()
+  const known = new LRUCache<string, string>({ max: MAX_KNOWN, ttl: KNOWN_MS })
 
   async function agentFor(who: KeyIdentity): Promise<Agent> {
     const userId = who.userId ?? ''
@@ -81,15 +91,13 @@ export function createAgents(deps: AgentsDeps): Feature {
       limit: 'agents',
       bodyLimit: MAX_MESSAGE,
       accepts: t.row,
-      answers: { 200: t.row, 202: null },
+      answers: { 200: t.row, 202: null, 400: t.row, 404: t.row },
       handle: async (call) => {
         const agent = await agentFor(call.who as KeyIdentity)
         const isReadOnly = isReadOnlyAddress(call)
         const { ip, requestId, signal: cancelSignal } = call
-        const bench = new Workbench(deps, { agent, isReadOnly, ip, requestId, cancelSignal })
-        // PostgreSQL takes the text of a long number as the number.
-        const body = call.bodyText === '' ? call.body : parseKeepingDigits(call.bodyText)
-        return answerMessage(bench, call.who, { body, headers: call.headers })
+        const bench = new Workbench({ ...deps, turns }, { agent, isReadOnly, ip, requestId, cancelSignal })
+        return answerMessage(bench, call.who, { body: messageOf(call), headers: call.headers })
       },
     }),
     route('GET /.well-known/oauth-protected-resource', aboutResource),

@@ -34,12 +34,21 @@ export type NewPending = {
   counts: string
 }
 
-/** No row when there are too many already. */
-export const insertPending = (p: NewPending, most: number): Sql => sql`
-  insert into svc.agent_pending (agent, grant_id, key_id, tool, args, digest, changes, counts)
-  select ${p.agentId}::uuid, ${p.grantId}::uuid, ${p.keyId}, ${p.tool}, ${p.args}, ${p.digest}, ${p.changes}, ${p.counts}
-  where (select count(*) from svc.agent_pending o where o.agent = ${p.agentId}::uuid and o.expires_at > now()) < ${most}::int
-  returning id::text`
+/** One user's writes wait one after the other, so that none slips past the bounds below. */
+const lockAgentUser = (agentId: string): Sql =>
+  sql`select u.id::text from svc.users u join svc.agents a on a.user_id = u.id where a.id = ${agentId}::uuid for no key update of u`
+
+/** No row when too many wait already, of this agent or in bytes of all agents of the user. */
+export const insertPending = (p: NewPending, most: number, mostBytes: number): readonly [Sql, Sql] => [
+  lockAgentUser(p.agentId),
+  sql`insert into svc.agent_pending (agent, grant_id, key_id, tool, args, digest, changes, counts)
+  select a.id, ${p.grantId}::uuid, ${p.keyId}, ${p.tool}, ${p.args}, ${p.digest}, ${p.changes}, ${p.counts}
+  from svc.agents a where a.id = ${p.agentId}::uuid
+    and (select count(*) from svc.agent_pending o where o.agent = a.id and o.expires_at > now()) < ${most}::int
+    and (select coalesce(sum(octet_length(o.args) + octet_length(o.changes)), 0) from svc.agent_pending o
+      join svc.agents b on b.id = o.agent where b.user_id = a.user_id and o.expires_at > now()) < ${mostBytes}::int
+  returning id::text`,
+]
 
 export const showPending = (id: string, userId: string): Sql => sql`
   select json_build_object('id', p.id, 'tool', p.tool, 'client_id', a.client_id, 'counts', p.counts::json,
@@ -117,13 +126,9 @@ export const aboutWrite = (key: string, oids: readonly number[]): Sql => sql`
   select pg_catalog.json_build_object('begun', extract(epoch from pg_catalog.now()) * 1000, 'now', extract(epoch from pg_catalog.clock_timestamp()) * 1000,
     'locked', svc.locked_tables(${key})::pg_catalog.int8[], 'columns', svc.made_columns(${key}, ${oids.map(String)}::pg_catalog.oid[]))::text`
 
-/** Whether code of other rights may have written: the function itself, or a trigger of these tables. */
-export const runsDefiner = (functionOid: number | null, oids: readonly number[]): Sql => sql`
-  select pg_catalog.bool_or(p.prosecdef)::text from pg_catalog.pg_proc p
-  where p.oid = ${functionOid}::pg_catalog.oid or p.oid in (
-    select t.tgfoid from pg_catalog.pg_trigger t join pg_catalog.pg_proc f on f.oid = t.tgfoid
-    join pg_catalog.pg_namespace n on n.oid = f.pronamespace
-    where t.tgrelid = any (${oids.map(String)}::pg_catalog.oid[]) and not t.tgisinternal and t.tgenabled <> 'D' and n.nspname <> 'svc')`
+/** Whether code of other rights may have written: the function itself, a trigger of these tables, or what they call. */
+export const runsDefiner = (functions: readonly number[], tables: readonly number[]): Sql => sql`
+  select svc.runs_definer(${functions.map(String)}::pg_catalog.oid[], ${tables.map(String)}::pg_catalog.oid[])::text`
 
 export type OwnWrite = { xid: string; isFinal: boolean }
 

@@ -2,18 +2,20 @@ import { AppError } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Db } from '../../db/db.ts'
-import { findTable } from '../../db/schema/lookup.ts'
+import { raisedBy } from '../../db/pg-errors.ts'
+import { findFunctions, findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
 import { type Agent, mayWrite } from './agent.ts'
 import { type AnswerParts, answerOf, refusalOf } from './answers.ts'
 import { describeAll, describeTable } from './describe.ts'
-import { hasForeignText, hasText, type Marks } from './marks.ts'
+import { hasAnyText, hasForeignText, hasText, type Marks } from './marks.ts'
 import type { McpServer, Tool, ToolResult } from './protocol.ts'
 import { beginQuarantine } from './sql.ts'
 import { deadline, ToolCall, type ToolRequest, type ToolRoutes, tooLate } from './tool-call.ts'
 import { type Args, isWriteTool, readOnlyRefusal, type ToolName, type Tools } from './tools.ts'
 import type { Trail } from './trail.ts'
+import type { Turns } from './turns.ts'
 import type { PendingReason, WriteOutcome, Writes } from './writes.ts'
 
 export type WorkbenchDeps = {
@@ -25,6 +27,7 @@ export type WorkbenchDeps = {
   writes: Writes
   marks: Marks
   trail: Trail
+  turns: Turns
   hasQuarantine: boolean
   version: string
   appName: string
@@ -64,7 +67,7 @@ export class Workbench implements McpServer {
   }
 
   async call(name: string, args: Args): Promise<ToolResult | undefined> {
-    const { tools, trail } = this.#deps
+    const { tools, trail, turns } = this.#deps
     if (!tools.has(name)) return undefined
     const { agent, ip, requestId, cancelSignal } = this.#context
     const trace = { who: agent.who, tool: name, clientId: agent.clientId, requestId, ip }
@@ -72,7 +75,8 @@ export class Workbench implements McpServer {
     try {
       tools.check(name, args)
       if (isWriteTool(name) && !this.#mayWrite) throw readOnlyRefusal()
-      const work = await this.#run(name, args, until.signal)
+      const run = () => this.#run(name, args, until.signal)
+      const work = await turns.run(agent.userId, run, { signal: until.signal })
       if (!work.isAudited) await trail.note({ ...trace, ...work })
       return work.result
     } catch (error) {
@@ -81,9 +85,9 @@ export class Workbench implements McpServer {
       const tables = typeof args['table'] === 'string' ? [args['table'].slice(0, 128)] : []
       await trail.note({ ...trace, tables, rows: 0, error: refusal.errorCode })
       if (refusal.status >= 500 && refusal.status !== 504) throw refusal
-      // A message of the database's own code may be text of others.
-      if (refusal.errorCode === 'raise_exception') await this.#quarantine()
-      return refusalOf(refusal)
+      const others = repeatsOthers(refusal, name, args) ? ['the message'] : []
+      if (others.length > 0) await this.#quarantine()
+      return refusalOf(refusal, others)
     } finally {
       until.end()
     }
@@ -168,7 +172,7 @@ export class Workbench implements McpServer {
     const table = findTable(schema, name)
     const columns = table ? await this.#deps.marks.othersColumns(schema, table) : []
     if (columns.length === 0) return []
-    return (isRenamed ? hasForeignText(rows, '') : hasText(rows, columns)) ? columns : []
+    return (isRenamed ? hasAnyText(rows) : hasText(rows, columns)) ? columns : []
   }
 
   /** An answer with text of others puts the agent in quarantine before it is sent. */
@@ -191,7 +195,7 @@ export class Workbench implements McpServer {
 
   async #told(outcome: WriteOutcome, args: Args): Promise<Work> {
     if (outcome.kind === 'nothing') {
-      const others = hasForeignText(outcome.answer, JSON.stringify(args)) ? ['the answer'] : []
+      const others = hasForeignText(outcome.answer, JSON.stringify(args), this.#namesFor(args)) ? ['the answer'] : []
       const list = Array.isArray(outcome.answer) ? 'answer' : undefined
       const parts = { content: { answer: outcome.answer }, others, ...(list && { list }) }
       return { result: await this.#readAnswer(parts), tables: [], rows: 0 }
@@ -205,22 +209,33 @@ export class Workbench implements McpServer {
           'Nothing is done yet. To do it, call the tool again with the same arguments and confirm, within five minutes.',
         ]
         const content = { changes, counts, confirm: outcome.confirm }
-        return { result: answerOf({ content, list: 'changes', notes }), tables, rows: 0 }
+        return { result: answerOf({ content, list: 'changes', notes, others: outcome.others }), tables, rows: 0 }
       }
       case 'pending': {
         const notes = [
           `Nothing is done yet: ${WHY[outcome.why]}. The write waits 24 hours for the user at ${this.#deps.accountUrl()}.`,
         ]
         const content = { changes, counts, pending: outcome.id, reason: outcome.why }
-        return { result: answerOf({ content, list: 'changes', notes }), tables, rows: 0 }
+        return { result: answerOf({ content, list: 'changes', notes, others: outcome.others }), tables, rows: 0 }
       }
       case 'done': {
         const { requestId, answer } = outcome
-        const others = hasForeignText(answer, JSON.stringify(args)) ? await this.#othersOfWrite(args) : []
+        const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
+        const others = isForeign ? await this.#othersOfWrite(args) : []
         const content = { request_id: requestId, counts, answer }
         return { result: await this.#readAnswer({ content, others }), tables, rows, requestId, isAudited: true }
       }
     }
+  }
+
+  /** What the schema itself calls the parts of an answer: columns of the table, or of the rows that a function returns. */
+  #namesFor(args: Args): ReadonlySet<string> {
+    const schema = this.#deps.schema.read()
+    if (typeof args['table'] === 'string') return new Set(findTable(schema, args['table'])?.columns.keys())
+    const functions = findFunctions(schema, String(args['function'] ?? ''))
+    return new Set(
+      functions.flatMap(({ columns, rowOf }) => [...columns.map(({ name }) => name), ...(rowOf?.columns.keys() ?? [])]),
+    )
   }
 
   /** Functions may answer anything. */
@@ -230,6 +245,19 @@ export class Workbench implements McpServer {
     const table = findTable(schema, args['table'])
     return table ? this.#deps.marks.othersColumns(schema, table) : []
   }
+}
+
+/** Whether a refusal says words that code of the database chose, or a value that the caller did not send. */
+function repeatsOthers(refusal: AppError, tool: ToolName, args: Args): boolean {
+  const { message, detail, where = '' } = raisedBy(refusal) ?? {}
+  const shown = JSON.stringify(refusal)
+  const isShown = (text: string | undefined): boolean =>
+    text !== undefined && shown.includes(JSON.stringify(text).slice(1, -1))
+  if (!isShown(message) && !isShown(detail)) return false
+  // A portal is the statement itself, with what was sent.
+  if (tool === 'call' || (where !== '' && !/^(?:un)?named portal/.test(where))) return true
+  const value = /\)=\((.*)\)/s.exec(detail ?? '')?.[1]
+  return (value?.split(', ') ?? []).some((part) => hasForeignText(part, JSON.stringify(args)))
 }
 
 const WHY: Readonly<Record<PendingReason, string>> = {

@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { Semaphore } from '../../core/limits.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { DryRun } from '../../db/history/dry-run.ts'
-import { findFunctions, findTable } from '../../db/schema/lookup.ts'
+import { findFunctions } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Agent, MOST_ROWS } from './agent.ts'
 import { type Confirmations, notConfirmed, statementOf } from './confirm.ts'
-import type { Difference } from './difference.ts'
+import { type Difference, tableByLabel } from './difference.ts'
 import { type GuardDeps, GuardedWrite, type GuardedWrites } from './guarded-write.ts'
 import { hasForeignText, type Marks } from './marks.ts'
 import * as q from './sql.ts'
@@ -37,20 +38,23 @@ export type Intent = { readonly confirm?: string; readonly released?: { readonly
 
 export type WriteOutcome =
   | { kind: 'nothing'; answer: unknown }
-  | { kind: 'tried'; difference: Difference; confirm: string }
+  | { kind: 'tried'; difference: Difference; others: readonly string[]; confirm: string }
   | { kind: 'done'; difference: Difference; requestId: string; answer: unknown }
-  | { kind: 'pending'; difference: Difference; id: string; why: PendingReason }
+  | { kind: 'pending'; difference: Difference; others: readonly string[]; id: string; why: PendingReason }
 
 export type PendingReason = 'release' | 'quarantine' | 'rows'
 
-/** What a write waits for, for how long there is a place to wait. */
-const [MOST_PENDING, MOST_PENDING_BYTES] = [50, 1024 * 1024]
+/** How much may wait for a user: writes of one agent, bytes of one write, bytes of all. */
+const [MOST_PENDING, MOST_PENDING_BYTES, MOST_BYTES_OF_USER] = [50, 1024 * 1024, 8 * 1024 * 1024]
+/** Each takes a connection of its own. */
+const AT_ONCE = 4
 
 export type WriteContext = { agent: Agent; ip: string; signal: AbortSignal }
 
 /** The two-step writes of agents. */
 export class Writes {
   readonly #deps: WritesDeps
+  readonly #atOnce = new Semaphore(AT_ONCE)
 
   constructor(deps: WritesDeps) {
     this.#deps = deps
@@ -64,25 +68,32 @@ export class Writes {
     const confirmed = intent.confirm === undefined ? undefined : confirmations.check(agent, statement, intent.confirm)
     let stop: Stop | undefined
     let seen: Difference | undefined
+    let others: readonly string[] = []
     const inverses = tool === 'undo' ? await this.#inverses(agent, args) : []
     const decide = async (tx: Tx, difference: Difference, run: DryRun): Promise<boolean> => {
       seen = difference
       if (tool === 'undo') requireUntouched(inverses, run, difference.columns)
+      if (!intent.released) others = await this.#othersIn(difference, statement)
+      // What the difference shows of others is read. A confirmed one was seen before.
+      if (!confirmed && others.length > 0 && this.#deps.hasQuarantine) {
+        await this.#deps.own.run(SYSTEM, q.beginQuarantine(agent.id))
+      }
       stop = await this.#judge(tx, { ...context, tool, args, requestId, intent, confirmed, statement }, difference)
       return stop === undefined
     }
     const write = new GuardedWrite(this.#deps, agent.who, signal, statement, decide)
     const undo = (tx: Tx) => undoIn(tx, inverses, (inverse) => this.#undoOne(context, inverse, tx, requestId))
-    const answer = await (tool === 'undo' ? write.run(undo) : this.#callRoute(context, tool, args, requestId, write))
+    const run = () => (tool === 'undo' ? write.run(undo) : this.#callRoute(context, tool, args, requestId, write))
+    const answer = await this.#atOnce.run(run, { signal })
     if (!seen) throw new TypeError('a write was made without a look at it')
-    if (stop) return this.#stoppedAt(stop, seen, unwrapped(answer), context, tool, args)
+    if (stop) return this.#stoppedAt(stop, { difference: seen, others }, unwrapped(answer), context, tool, args)
     this.#deps.log.wake()
     return { kind: 'done', difference: seen, requestId, answer: unwrapped(answer) }
   }
 
   async #stoppedAt(
     stop: Stop,
-    difference: Difference,
+    { difference, others }: { difference: Difference; others: readonly string[] },
     answer: unknown,
     { agent }: WriteContext,
     tool: ToolName,
@@ -92,12 +103,13 @@ export class Writes {
       case 'nothing':
         return { kind: 'nothing', answer }
       case 'tried':
-        return { kind: 'tried', difference, confirm: stop.confirm }
+        return { kind: 'tried', difference, others, confirm: stop.confirm }
       case 'pending': {
         const { confirm: _confirm, ...kept } = args
         return {
           kind: 'pending',
           difference,
+          others,
           id: await this.#keepPending(agent, tool, kept, difference),
           why: stop.why,
         }
@@ -107,7 +119,7 @@ export class Writes {
 
   async #keepPending(agent: Agent, tool: ToolName, args: Args, difference: Difference): Promise<string> {
     const [text, counts] = [JSON.stringify(args), JSON.stringify(difference.counts)]
-    if (difference.isCut || text.length + difference.changes.length > MOST_PENDING_BYTES) {
+    if (difference.isCut || Buffer.byteLength(text) + Buffer.byteLength(difference.changes) > MOST_PENDING_BYTES) {
       throw new AppError('too_large', 'the write changes more than the user could look at')
     }
     const pending = {
@@ -120,7 +132,7 @@ export class Writes {
       changes: difference.changes,
       counts,
     }
-    const id = await this.#deps.own.fly(SYSTEM, q.insertPending(pending, MOST_PENDING))
+    const [, id] = await this.#deps.own.fly(SYSTEM, q.insertPending(pending, MOST_PENDING, MOST_BYTES_OF_USER))
     if (id === null) throw new AppError('limit_reached', 'too many writes wait for the user already')
     return id
   }
@@ -144,10 +156,6 @@ export class Writes {
       }
       return this.#commit(tx, of, difference, most)
     }
-    // What the difference shows of others is read.
-    if (hasQuarantine && (await this.#showsOthers(difference, statement))) {
-      await this.#deps.own.run(SYSTEM, q.beginQuarantine(agent.id))
-    }
     const state = JSON.parse((await tx.fly(q.agentState(key, agent.id))) ?? 'null') as q.AgentState | null
     if (!state) throw ended()
     if (hasQuarantine && state.isQuarantined) return { kind: 'pending', why: 'quarantine' }
@@ -158,22 +166,26 @@ export class Writes {
     return { kind: 'tried', confirm: confirmations.issue(agent, statement, difference.text, state.generation) }
   }
 
-  async #showsOthers({ changes }: Difference, statement: string): Promise<boolean> {
+  /** The columns that others may have written, of tables of whose text a difference shows more than the caller sent. */
+  async #othersIn({ changes }: Difference, statement: string): Promise<readonly string[]> {
     const schema = this.#deps.schema.read()
-    for (const { table: name = '', changes: columns = {} } of JSON.parse(changes) as Shown[]) {
-      const table = findTable(schema, name)
+    const found = new Set<string>()
+    for (const { table: label = '', key, changes: columns = {} } of JSON.parse(changes) as Shown[]) {
+      const table = tableByLabel(schema, label)
       const others = table ? await this.#deps.marks.othersColumns(schema, table) : []
-      if (others.some((column) => hasForeignText(columns[column], statement))) return true
+      const isForeign = (value: unknown): boolean => hasForeignText(value, statement, OLD_AND_NEW)
+      if (others.length === 0 || !(isForeign(key) || others.some((name) => isForeign(columns[name])))) continue
+      for (const name of others) found.add(`${label}.${name}`)
     }
-    return false
+    return [...found]
   }
 
   async #commit(tx: Tx, of: Judged, difference: Difference, most: number): Promise<Stop | undefined> {
     const { agent, intent, confirmed, tool, args, requestId, ip } = of
     const { key, hasQuarantine, schema } = this.#deps
-    const functionOid =
-      tool === 'call' ? (findFunctions(schema.read(), String(args['function']))[0]?.oid ?? null) : null
-    const isDefiner = (await tx.fly(q.runsDefiner(functionOid, difference.oids))) === 'true'
+    const functions = tool === 'call' ? findFunctions(schema.read(), String(args['function'])) : []
+    const overloads = functions.map(({ oid }) => oid)
+    const isDefiner = (await tx.fly(q.runsDefiner(overloads, difference.oids))) === 'true'
     const tables = Object.keys(difference.counts)
     const entry = { ...entryOf({ tool, clientId: agent.clientId, tables, rows: difference.rows, requestId, ip }), ip }
     const commit: q.Commit = {
@@ -251,7 +263,8 @@ export class Writes {
   }
 }
 
-type Shown = { table?: string; changes?: Readonly<Record<string, unknown>> }
+type Shown = { table?: string; key?: unknown; changes?: Readonly<Record<string, unknown>> }
+const OLD_AND_NEW: ReadonlySet<string> = new Set(['old', 'new'])
 type Judged = WriteContext & {
   tool: ToolName
   args: Args

@@ -12,7 +12,7 @@ export type MetricsDeps = {
   samplesOfAll: () => Promise<Sample[][]>
   config: { enabled: boolean; auth_token: string }
   resolveAdmin: (token: string) => Promise<Identity | undefined>
-  poolStats: () => { idle: number; inUse: number; max: number }
+  poolStats: () => { idle: number; inUse: number; max: number; open: number }
   /** Password hashes that wait for a free worker. */
   hashQueue: () => number
 }
@@ -39,6 +39,8 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
       { labels: ['in_use'], value: inUse },
     ]
   })
+  const open = 'Connections to PostgreSQL, of the pool and of everything beside it.'
+  metrics.gauge('svc_db_connections', open, [], () => deps.poolStats().open)
   metrics.gauge('svc_hash_queue', 'Password hashes that wait for a free worker.', [], deps.hashQueue)
 
   async function admit(authorization: string | undefined): Promise<void> {

@@ -32,7 +32,7 @@ export type FormFields = Readonly<Record<string, string>>
 const requestOf = (fields: FormFields, tables: readonly string[]): AuthorizationRequest => ({
   responseType: fields['response_type'] ?? '',
   redirectUri: fields['redirect_uri'] ?? '',
-  scope: orderedScope(fields['scope'] ?? ''),
+  scope: orderedScope(fields['scope'] || defaultScope(fields['resource'] ?? '')),
   state: fields['state'] ?? '',
   challenge: fields['code_challenge'] ?? '',
   challengeMethod: fields['code_challenge_method'] ?? '',
@@ -44,6 +44,9 @@ const requestOf = (fields: FormFields, tables: readonly string[]): Authorization
   loginHint: fields['login_hint'] ?? '',
   idTokenHint: fields['id_token_hint'] ?? '',
 })
+
+/** RFC 6749, section 3.3. Programs in use name a resource alone; the user chooses at consent what it may. */
+const defaultScope = (resource: string): string => (resource === '' ? '' : 'readwrite')
 
 /** It is kept with the code. */
 const MAX_NONCE = 512

@@ -119,7 +119,12 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
       auth: 'none',
       bodyLimit: 10_000,
       requires,
-      accepts: t.object({ form_token: t.string({ description: 'of the page; good once' }), decision, ...terms }),
+      accepts: t.object({
+        form_token: t.string({ description: 'of the page; good once' }),
+        decision,
+        scope: t.optional(t.oneOf(['readonly'], { description: 'an agent that asked for more may only read' })),
+        ...terms,
+      }),
       errorBody,
       answers: { 200: redirected },
       handle: async (call) => {
@@ -127,7 +132,8 @@ export function consentRoutes(deps: ConsentDeps): Route[] {
         if (!user) throw unauthorized('not authenticated')
         const body = (call.body ?? {}) as Readonly<Record<string, unknown>>
         const { shown, spend } = await prompts.read<ShownConsent>('consent', user, body['form_token'])
-        const { clientId, request } = shown
+        const { clientId } = shown
+        const request = narrowed(shown.request, body['scope'])
         const client = await authorize.recheck(clientId, request, user, call.ip)
         const chosen = termsOfBody(body, request)
         const answer = isApproval(body['decision'])
@@ -157,6 +163,14 @@ const DENIED = { error: 'access_denied', error_description: 'the user denied the
 function isApproval(given: unknown): boolean {
   if (given === 'approve' || given === 'deny') return given === 'approve'
   throw refuse('invalid_request', 'decision must be approve or deny')
+}
+
+/** The user may let an agent read alone, whatever it asked for. */
+function narrowed(request: AuthorizationRequest, scope: unknown): AuthorizationRequest {
+  if (scope === undefined) return request
+  if (scope !== 'readonly' || request.resource === '')
+    throw refuse('invalid_scope', 'scope can only be narrowed for agents')
+  return { ...request, scope }
 }
 
 /** RFC 6749, section 4.1.2, with the issuer of RFC 9207. */

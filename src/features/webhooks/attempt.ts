@@ -3,7 +3,14 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../http/out/retry-after.ts'
 import { signatureHeaders } from '../../http/out/webhook-signature.ts'
 
-export type WebhookMessage = { deliveryId: string; eventId: string; action: string; body: string }
+export type WebhookMessage = {
+  deliveryId: string
+  eventId: string
+  action: string
+  body: string
+  /** The traceparent of the request that it reports. */
+  trace?: string
+}
 /** `secret` decrypts it, and throws if that fails. */
 export type Receiver = { url: string; secret: () => string | undefined }
 export type DeliveryOutcome = {
@@ -23,7 +30,7 @@ const MAX_RESPONSE_BYTES = 65_536
 export async function attempt(
   deps: { outgoing: Outgoing; version: string; now: () => number },
   hook: Receiver,
-  { deliveryId, eventId, action, body }: WebhookMessage,
+  { deliveryId, eventId, action, body, trace }: WebhookMessage,
   signal?: AbortSignal,
 ): Promise<DeliveryOutcome> {
   const timestamp = Math.floor(deps.now() / 1000)
@@ -46,6 +53,7 @@ export async function attempt(
       body,
       timeoutMs: TIMEOUT_MS,
       maxBytes: MAX_RESPONSE_BYTES,
+      cause: trace,
       ...(signal && { signal }),
     })
     const success = answer.status >= 200 && answer.status < 300

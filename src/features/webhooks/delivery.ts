@@ -32,7 +32,7 @@ type Deps = {
   metrics: Metrics
 }
 
-type WebhookEvent = { webhookId: string; eventId: string; action: string; table: string; body: string }
+type WebhookEvent = { webhookId: string; eventId: string; action: string; table: string; body: string; trace?: string }
 
 export type Delivery = {
   start(): void

@@ -53,6 +53,7 @@ export const anyHook: Sql = sql`exists (select from svc.webhooks where enabled)`
 /**
  * The events of the reader's batch, one queue row per change and webhook. The event id is derived from the change's
  * position in the log, so a repeated batch makes the same id; the body is text, so every attempt signs the same bytes.
+ * `trace` is there where the change was made by a server with telemetry.
  */
 export const firedEvents: Sql = sql`
   select w.id::text as group_key, jsonb_build_object(
@@ -61,7 +62,8 @@ export const firedEvents: Sql = sql`
       when 'create' then json_build_object('action', c.action, 'table', c.table_name, 'record', c.record)
       when 'update' then json_build_object('action', c.action, 'table', c.table_name, 'record', c.record, 'old_record', c.old_record)
       else json_build_object('action', c.action, 'table', c.table_name, 'record', c.pk, 'old_record', c.old_record)
-    end::text) as payload
+    end::text) || coalesce((
+      select jsonb_build_object('trace', l.trace) from svc.change_log l where l.id = c.entry and l.trace is not null), '{}') as payload
   from batch c join svc.webhooks w on w.enabled and c.action = any(w.events)
     -- Files are not among all tables: they are named.
     and (case when c.table_oid = 'svc.objects'::regclass then false else w.tables = '{}' or c.table_name = any(w.tables) end or c.schema_name || '.' || c.table_name = any(w.tables))

@@ -15,6 +15,8 @@ export type OutgoingRequest = {
   /** The response body is truncated here. */
   maxBytes: number
   signal?: AbortSignal
+  /** The traceparent of what caused it, where that is no request under way. */
+  cause?: string | undefined
 }
 
 export type OutgoingResponse = {
@@ -98,14 +100,14 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
       if (!isAllowedTarget(url)) throw badRequest('url points to a forbidden address')
     },
 
-    async request({ method, url: target, headers = {}, body = null, timeoutMs, maxBytes, signal: caller }) {
+    async request({ method, url: target, headers = {}, body = null, timeoutMs, maxBytes, signal: caller, cause }) {
       const url = URL.canParse(target) ? new URL(target) : undefined
       if (!url || !isHttp(url) || !isAllowedTarget(url)) throw blocked()
 
       const { agent, request } = await load()
       const timeout = AbortSignal.timeout(timeoutMs)
       const signal = caller ? AbortSignal.any([timeout, caller]) : timeout
-      const span = traceOutgoing(method, target)
+      const span = traceOutgoing(method, target, cause)
       const sent = span ? { ...headers, traceparent: span.traceparent } : headers
       try {
         const response = await request(url, { method, headers: sent, body, dispatcher: agent, signal })

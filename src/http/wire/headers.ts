@@ -8,7 +8,7 @@ const EXPOSED =
   'X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, ' +
   'X-App-RateLimit-Limit, X-App-RateLimit-Remaining, X-App-RateLimit-Reset, Server-Timing, Idempotency-Replayed, Svc-Position, ' +
   'Location, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, ' +
-  'Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires'
+  'Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires, WWW-Authenticate'
 
 export const flatOf = (headers: Readonly<Record<string, string>>): FlatHeaders => Object.entries(headers).flat()
 
@@ -16,7 +16,7 @@ const PREFLIGHT = flatOf({
   'Access-Control-Allow-Methods': 'GET, POST, PUT, PATCH, DELETE, OPTIONS',
   'Access-Control-Allow-Headers':
     'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Dry-Run, Idempotency-Key, Svc-Position, Range, If-Match, If-None-Match, If-Modified-Since, ' +
-    'Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Checksum, X-HTTP-Method-Override, X-Requested-With',
+    'Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Checksum, X-HTTP-Method-Override, X-Requested-With, MCP-Protocol-Version, Mcp-Method, Mcp-Name',
   'Access-Control-Max-Age': '86400',
 })
 

@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { useSchema } from '../../api/schema.ts'
 import { useData } from '../../api/view-as.ts'
 import { Editor } from '../../parts/editor/editor.tsx'
+import { exactJson, parseExact, prettyJson } from '../../parts/exact.ts'
 import { Button, ErrorLine, Field, Snippet } from '../../parts/ui.tsx'
 
 const WORDS = [
@@ -67,14 +68,8 @@ export function GraphQl() {
     setBusy(true)
     setError(null)
     try {
-      const body = { query: text, ...(variables.trim() && { variables: JSON.parse(variables) }) }
-      setAnswer(
-        JSON.stringify(
-          await core.send('POST', '/api/graphql', { body }),
-          (_, part) => (typeof part === 'bigint' ? String(part) : part),
-          2,
-        ),
-      )
+      const body = { query: text, ...(variables.trim() && { variables: parseExact(variables) }) }
+      setAnswer(prettyJson(exactJson(await core.send('POST', '/api/graphql', { body }))))
     } catch (failure) {
       setError(failure)
     } finally {

@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { session } from '../../api/session.ts'
 import { viewAs } from '../../api/view-as.ts'
 import { Link } from '../../app/navigate.tsx'
+import { prettyJson } from '../../parts/exact.ts'
 import { bytes, duration } from '../../parts/format.ts'
 import { Badge, Button, ErrorLine, Field, Snippet, Snippets } from '../../parts/ui.tsx'
 import { type Call, type Document, exampleOf } from './openapi.ts'
@@ -152,7 +153,8 @@ export function TryCall({ document, call }: { document: Document; call: Call }) 
 function pretty(text: string): string {
   if (text.length > SHOWN) return text
   try {
-    return JSON.stringify(JSON.parse(text), null, 2)
+    JSON.parse(text)
+    return prettyJson(text)
   } catch {
     return text
   }

@@ -2,6 +2,7 @@ import { Fragment, useState } from 'react'
 import { useApi } from '../../api/hooks.ts'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { OffsetNav } from '../../app/paged.tsx'
+import { prettyJson } from '../../parts/exact.ts'
 import { moment, text } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, Field, Loaded, Snippet } from '../../parts/ui.tsx'
@@ -46,7 +47,11 @@ export default function AuditPage() {
   const query = Object.fromEntries(
     [...FIELDS.map(([name]) => name), 'operation'].map((name) => [name, search[name] || undefined]),
   )
-  const audit = useApi<{ items: Entry[]; count: number }>('/api/admin/audit', { ...query, limit: 100, offset })
+  const audit = useApi<{ items: Entry[]; count: number }>(
+    '/api/admin/audit',
+    { ...query, limit: 100, offset },
+    { exact: true },
+  )
   const [shown, setShown] = useState<unknown>(null)
   return (
     <Page title="Audit" note="Every write of an administrator, and of tables that are audited.">
@@ -112,13 +117,13 @@ export default function AuditPage() {
                           <td className="isolate">
                             <Who entry={entry} />
                           </td>
-                          <td>
+                          <td className="nowrap">
                             <code>{entry.action}</code> {entry.operation && <Badge>{entry.operation}</Badge>}
                           </td>
-                          <td className="isolate">
+                          <td className="isolate what">
                             <On entry={entry} />
                           </td>
-                          <td>{entry.ip_address}</td>
+                          <td className="nowrap">{entry.ip_address}</td>
                           <td className="end">
                             {entry.new_values || entry.old_values ? (
                               <Button
@@ -136,10 +141,10 @@ export default function AuditPage() {
                             <td colSpan={6}>
                               <div className="columns">
                                 {entry.old_values ? (
-                                  <Snippet label="Before" text={JSON.stringify(entry.old_values, null, 2)} wrap />
+                                  <Snippet label="Before" text={prettyJson(text(entry.old_values))} wrap />
                                 ) : null}
                                 {entry.new_values ? (
-                                  <Snippet label="After" text={JSON.stringify(entry.new_values, null, 2)} wrap />
+                                  <Snippet label="After" text={prettyJson(text(entry.new_values))} wrap />
                                 ) : null}
                               </div>
                             </td>

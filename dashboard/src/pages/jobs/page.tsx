@@ -141,7 +141,9 @@ function Jobs() {
       <Loaded of={jobs}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="No job" icon="clock" />
+            <Empty title={state ? `No job is ${state}` : 'There is no job yet'} icon="clock">
+              <p>What the server does later is queued here, and what you queue by the API.</p>
+            </Empty>
           ) : (
             <>
               <List

@@ -38,7 +38,9 @@ export function Schedules() {
       <Loaded of={schedules}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty title="No schedule" icon="clock" />
+            <Empty title="There is no schedule yet" icon="clock">
+              <p>A schedule queues a job again and again, at times that you give as cron does.</p>
+            </Empty>
           ) : (
             <List
               label="Schedules"

@@ -48,7 +48,11 @@ export default function LogsPage() {
       <ErrorLine error={error} />
       {note && <p className="muted">{note}</p>}
       {entries === null && !error && <Loading />}
-      {entries !== null && fits.length === 0 && <Empty title="Nothing fits" icon="list" />}
+      {entries !== null && fits.length === 0 && (
+        <Empty title="Nothing fits" icon="list">
+          <p>New entries appear by themselves. What log.level leaves out is not kept, whatever level is chosen here.</p>
+        </Empty>
+      )}
       {fits.length > 0 && (
         <div className="table-wrap" style={{ maxHeight: '65dvh' }} tabIndex={0} role="region" aria-label="Log">
           <ol className="log">

@@ -1,7 +1,8 @@
 import { changed, useAction, useApi } from '../../api/hooks.ts'
-import { schemaChanged, useSchema } from '../../api/schema.ts'
+import { fullName, schemaChanged, type Table, useSchema } from '../../api/schema.ts'
 import { sql } from '../../api/sql.ts'
 import { Link, useGo } from '../../app/navigate.tsx'
+import type { Search } from '../../app/routes.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
 import { confirm } from '../../parts/dialog.tsx'
 import { ago, bytes, count, duration } from '../../parts/format.ts'
@@ -9,6 +10,7 @@ import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, ErrorLine, Snippets } from '../../parts/ui.tsx'
+import { Advice } from './advice.tsx'
 import { type Gauges, useFigures } from './figures.ts'
 
 type Status = { warnings?: string[]; verified_backup_at?: string | null }
@@ -83,6 +85,7 @@ export default function OverviewPage() {
         </section>
       </div>
       <Warnings />
+      <Advice />
       {schema && !isEmpty && (
         <section className="card">
           <h2>Tables</h2>
@@ -123,25 +126,27 @@ const GaugeStats = ({ gauges, most }: { gauges: Gauges; most: number | undefined
   </>
 )
 
-const NAME = String.raw`((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?)`
+type Remedy = { title: string; statement: string } | { title: string; to: string; search?: Search }
 
-/** Sentences of the server for which a safe remedy is known. */
-const REMEDIES: readonly [RegExp, string, (name: string) => string][] = [
-  [
-    new RegExp(`^view ${NAME} .*security_invoker`),
-    'Read with the rights of the caller',
-    (name) => `alter view ${name} set (security_invoker = true);`,
-  ],
-  [
-    new RegExp(`^table ${NAME} .*(?:row level security|row-level security|visitors)`),
-    'Switch row security on',
-    (name) => `alter table ${name} enable row level security;`,
-  ],
-]
+/** What mends a warning of the server: SQL where that is safe, else where it is decided. */
+function remedyOf(warning: string, tables: Iterable<Table>): Remedy | null {
+  if (warning.includes('set security_invoker = true')) {
+    // By the catalogue, not by the sentence: names in it are not quoted.
+    const view = [...tables].find(({ schema, name }) => warning.startsWith(`view ${schema}.${name} reads `))
+    if (view) {
+      const statement = `alter view ${fullName(view)} set (security_invoker = true);`
+      return { title: 'Read with the rights of the caller', statement }
+    }
+  }
+  if (/row level security|^policy /.test(warning)) return { title: 'Policies', to: '/policies' }
+  const key = /\bset ([a-z_]+\.[a-z_.]+)/.exec(warning)?.[1]
+  return key ? { title: 'Settings', to: '/settings', search: { find: key } } : null
+}
 
 /** Each with what to do; where that is safe, a button that shows the SQL first. */
 function Warnings() {
   const { data } = useApi<Status>('/api/admin/status', {}, { every: 15_000 })
+  const { schema } = useSchema()
   const go = useGo()
   const run = useAction((statement: string) => sql(statement))
   const warnings = data?.warnings ?? []
@@ -160,21 +165,19 @@ function Warnings() {
       </div>
       <ul className="panel">
         {warnings.map((warning) => {
-          const [found] = REMEDIES.flatMap(([pattern, title, make]) => {
-            const name = pattern.exec(warning)?.[1]
-            return name ? [{ title, statement: make(name) }] : []
-          })
+          const remedy = remedyOf(warning, schema?.tables.values() ?? [])
           return (
             <li key={warning} className="note warn">
               <Icon name="warn" />
               <div className="grow">{warning}</div>
-              {found ? (
-                <Button look="small" onClick={() => void mend(found.title, found.statement)}>
-                  {found.title}
-                </Button>
-              ) : (
-                <Button look="small" onClick={() => go('/settings', { find: warning.slice(0, 40) })}>
-                  Settings
+              {remedy && (
+                <Button
+                  look="small"
+                  onClick={() =>
+                    'to' in remedy ? go(remedy.to, remedy.search) : void mend(remedy.title, remedy.statement)
+                  }
+                >
+                  {remedy.title}
                 </Button>
               )}
             </li>

@@ -80,7 +80,14 @@ function Matrix() {
     ]),
   )
   if (!schema) return error ? <ErrorLine error={error} /> : <Loading />
-  if (schema.tables.size === 0) return <Empty title="There is no table yet" icon="shield" />
+  if (schema.tables.size === 0)
+    return (
+      <Empty title="There is no table yet" icon="shield">
+        <Link to="/tables" search={{ new: '1' }} className="button">
+          New table
+        </Link>
+      </Empty>
+    )
   const shown = [...schema.tables].filter(([name]) => name.toLowerCase().includes(find.toLowerCase())).slice(0, 400)
   return (
     <>

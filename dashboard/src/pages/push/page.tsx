@@ -63,9 +63,10 @@ export default function PushPage() {
 function SendForm({ onClose }: { onClose(): void }) {
   const apps = useApi<{ items: App[] }>('/api/admin/apps', { perPage: 100 })
   const [user, setUser] = useState<{ id: string; email: string } | null>(null)
+  // Before they are there nothing can be typed that their coming would lose.
+  if (!apps.data && !apps.error) return null
   return (
     <FormDialog
-      key={String(apps.data === undefined)}
       title="Send a notification"
       yes="Send"
       intro={<UserBox user={user} onChange={setUser} />}
@@ -97,7 +98,9 @@ function Deliveries() {
     <Loaded of={list}>
       {({ items }) =>
         items.length === 0 ? (
-          <Empty title="Nothing was sent yet" icon="bell" />
+          <Empty title="Nothing was sent yet" icon="bell">
+            <p>A message goes to every device of a user; each delivery is listed here.</p>
+          </Empty>
         ) : (
           <>
             <List

@@ -21,9 +21,11 @@ import { Button } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
 import { shortType } from '../table/rows/values.ts'
 import workerAddress from './layout-worker.ts?worker'
+import { type Place, plainLayout } from './plain-layout.ts'
 import { svgOf } from './svg.ts'
 
 const WIDTH = 220
+const PATIENCE_MS = 10_000
 const MOST = 14
 const heightOf = (table: Table): number => 30 + Math.min(table.columns.length, MOST + 1) * 20
 
@@ -90,12 +92,13 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
     setBusy(true)
     const tables = [...schema.tables]
     const places = new Map(tables.map(([name], index) => [name, index]))
-    worker.onmessage = ({ data }: MessageEvent<{ x: number; y: number }[]>) => {
+    const show = (at: readonly Place[]): void => {
+      clearTimeout(patience)
       setNodes(
         tables.map(([name, table], index) => ({
           id: name,
           type: 'entity',
-          position: data[index] ?? { x: 0, y: 0 },
+          position: at[index] ?? { x: 0, y: 0 },
           width: WIDTH,
           height: heightOf(table),
           data: { table, name, found: false },
@@ -104,11 +107,27 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
       setBusy(false)
       setTimeout(() => flow.current?.fitView({ padding: 0.1 }), 50)
     }
-    worker.postMessage({
-      boxes: tables.map(([, table]) => ({ width: WIDTH, height: heightOf(table) })),
-      lines: edges.map(({ source, target }) => ({ from: places.get(source), to: places.get(target) })),
-    })
-    return () => worker.terminate()
+    const boxes = tables.map(([, table]) => ({ width: WIDTH, height: heightOf(table) }))
+    const lines = edges.map(({ source, target }) => ({
+      from: places.get(source) ?? 0,
+      to: places.get(target) ?? 0,
+    }))
+    // Long chains of references are more than the library's recursion holds, or than anybody waits for.
+    const plain = (): void => {
+      worker.terminate()
+      show(plainLayout(boxes, lines))
+    }
+    const patience = setTimeout(plain, PATIENCE_MS)
+    worker.onerror = (event) => {
+      event.preventDefault()
+      plain()
+    }
+    worker.onmessage = ({ data }: MessageEvent<Place[]>) => show(data)
+    worker.postMessage({ boxes, lines })
+    return () => {
+      clearTimeout(patience)
+      worker.terminate()
+    }
   }, [schema, edges, setNodes])
   useEffect(() => {
     const word = find.toLowerCase()

@@ -1,8 +1,9 @@
 import dagre from '@dagrejs/dagre'
 
-type Box = { width: number; height: number }
+import type { Box, Line } from './plain-layout.ts'
+
 /** Lines are between positions in the list of boxes: names such as `__proto__` are no keys for the library. */
-type Asked = { boxes: Box[]; lines: { from: number; to: number }[] }
+type Asked = { boxes: Box[]; lines: Line[] }
 
 /** Where the tables of the diagram stand; off the page's thread, because hundreds of them take seconds. */
 addEventListener('message', ({ data }: MessageEvent<Asked>) => {

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'react'
-import { post } from '../../api/client.ts'
+import { patch, post } from '../../api/client.ts'
+import { useAction } from '../../api/hooks.ts'
 import { schemaChanged, useSchema } from '../../api/schema.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { ViewAsButton } from '../../app/view-as-banner.tsx'
@@ -14,7 +15,9 @@ import { dangersOf, isWriting } from './guard.ts'
 import { Result } from './result.tsx'
 import { asViewed, type Outcome, runSql } from './run.ts'
 import { SavedForm, SavedQueries } from './saved.tsx'
-import { changeTab, closeTab, openTab, sqlTabs } from './tabs.ts'
+import { changeTab, closeTab, openTab, type SqlTab, sqlTabs } from './tabs.ts'
+
+const QUERIES = '/api/admin/dashboard/queries'
 
 /** Names for the completion. */
 function useNames() {
@@ -27,7 +30,7 @@ function useNames() {
   }, [schema])
 }
 
-/** Before UPDATE and DELETE of everything, and DROP: how much it would touch, and the name of what goes. */
+/** Before UPDATE and DELETE: how many rows they would touch. Before TRUNCATE and DROP: the name of what goes. */
 async function isMeant(query: string): Promise<boolean> {
   for (const { kind, statement, name } of dangersOf(query)) {
     if (kind === 'drop') {
@@ -48,13 +51,16 @@ async function isMeant(query: string): Promise<boolean> {
       ...asViewed(),
     }).catch(() => null)
     const rows = counted?.dry_run?.answer?.rowCount
+    const isAll = kind === 'all rows'
+    // One that is refused says so itself, and one that finds no row does nothing.
+    if (!isAll && !rows) continue
     const text =
       rows === undefined
         ? 'It has no WHERE, and writes every row.'
-        : `It has no WHERE, and would write ${plural(rows, 'row')}.`
+        : `${isAll ? 'It has no WHERE, and' : 'It'} would write ${plural(rows, 'row')}.`
     if (
       !(await confirm({
-        title: `All rows of ${name}?`,
+        title: isAll ? `All rows of ${name}?` : `${plural(rows ?? 0, 'row')} of ${name}?`,
         text: (
           <>
             {text}
@@ -184,25 +190,35 @@ function Outcomes({ outcome }: { outcome: Outcome }) {
   )
 }
 
-function SaveButton({ tab }: { tab: { name: string; query: string } }) {
+function SaveButton({ tab }: { tab: SqlTab }) {
   const [isOpen, open] = useState(false)
+  const update = useAction(() => patch(`${QUERIES}/${encodeURIComponent(tab.saved ?? '')}`, { query: tab.query }), {
+    done: `“${tab.name}” is changed for all administrators`,
+    changes: [QUERIES],
+  })
   return (
     <>
-      <Button icon="star" onClick={() => open(true)}>
-        Save
+      {tab.saved && (
+        <Button icon="star" busy={update.busy} onClick={() => update.run()}>
+          {`Save “${tab.name}”`}
+        </Button>
+      )}
+      <Button {...(!tab.saved && { icon: 'star' })} onClick={() => open(true)}>
+        {tab.saved ? 'Save as' : 'Save'}
       </Button>
       {isOpen && <SaveDialog tab={tab} onClose={() => open(false)} />}
     </>
   )
 }
 
-function SaveDialog({ tab, onClose }: { tab: { name: string; query: string }; onClose(): void }) {
+function SaveDialog({ tab, onClose }: { tab: SqlTab; onClose(): void }) {
   return (
     <SavedForm
       name={tab.name}
       onClose={onClose}
       onSave={async (name) => {
-        await post('/api/admin/dashboard/queries', { name, query: tab.query })
+        const { id } = await post<{ id: string }>(QUERIES, { name, query: tab.query })
+        changeTab(tab.id, { name, saved: id })
         toast('Saved for all administrators')
       }}
     />

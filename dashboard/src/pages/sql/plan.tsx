@@ -1,5 +1,5 @@
 import type { SqlResult } from '../../api/sql.ts'
-import { count, duration } from '../../parts/format.ts'
+import { count, duration, text } from '../../parts/format.ts'
 
 type Node = {
   'Node Type': string
@@ -20,13 +20,13 @@ type Node = {
 export function planOf(result: SqlResult): Node | null {
   if (result.columns.length !== 1 || result.columns[0] !== 'QUERY PLAN') return null
   const [value] = result.rows[0] ?? []
-  const parsed = (typeof value === 'string' ? tryParse(value) : value) as { Plan?: Node }[] | null
+  const parsed = tryParse(text(value)) as { Plan?: Node }[] | null
   return (Array.isArray(parsed) ? parsed[0]?.Plan : undefined) ?? null
 }
 
-function tryParse(text: string): unknown {
+function tryParse(json: string): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(json)
   } catch {
     return null
   }

@@ -1,12 +1,15 @@
 import { useMemo, useState } from 'react'
 import type { SqlResult } from '../../api/sql.ts'
 import { Chart } from '../../parts/chart/chart.tsx'
-import { duration, plural } from '../../parts/format.ts'
+import { Digits } from '../../parts/exact.ts'
+import { duration, plural, text } from '../../parts/format.ts'
 import { Grid } from '../../parts/grid/grid.tsx'
 import { toTsv } from '../../parts/grid/tsv.ts'
 import type { GridColumn } from '../../parts/grid/types.ts'
 import { Button, copyText, Field } from '../../parts/ui.tsx'
 import { Plan, planOf } from './plan.tsx'
+
+const cellOf = (row: unknown[], { id }: GridColumn) => ({ value: row[Number(id)] })
 
 /** One statement's result, as rows, a chart or a plan. */
 export function Result({ result, index }: { result: SqlResult; index: number }) {
@@ -18,10 +21,10 @@ export function Result({ result, index }: { result: SqlResult; index: number }) 
         const values = result.rows.slice(0, 50).map((row) => row[at])
         const isNumber =
           values.some((value) => value !== null) &&
-          values.every((value) => value === null || typeof value === 'number' || typeof value === 'bigint')
+          values.every((value) => value === null || typeof value === 'number' || value instanceof Digits)
         const longest = Math.max(
           title.length + 2,
-          ...values.map((value) => (typeof value === 'object' ? 20 : String(value ?? '').length)),
+          ...values.map((value) => (Array.isArray(value) ? 20 : Math.min(40, text(value).length))),
         )
         return {
           id: String(at),
@@ -47,7 +50,7 @@ export function Result({ result, index }: { result: SqlResult; index: number }) 
           count={result.rows.length}
           total={result.rows.length}
           rowAt={(at) => result.rows[at]}
-          cell={(row, { id }) => ({ value: row[Number(id)] })}
+          cell={cellOf}
           resetKey={String(index)}
         />
       )}

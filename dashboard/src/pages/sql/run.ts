@@ -1,4 +1,4 @@
-import { post } from '../../api/client.ts'
+import { dataCore, send } from '../../api/client.ts'
 import type { SqlResult } from '../../api/sql.ts'
 import { viewAs } from '../../api/view-as.ts'
 
@@ -21,16 +21,20 @@ export function asViewed(): object {
 /** Runs all statements, with the result of each; as the impersonated caller while the page views as one. */
 export async function runSql(query: string, mode: Mode, signal: AbortSignal): Promise<Outcome> {
   const began = performance.now()
-  const answer = await post<Answer>(
+  const answer = await send<Answer>(
+    'POST',
     '/api/admin/sql',
     {
-      query,
-      all: true,
-      ...(mode.readOnly && { read_only: true }),
-      ...(mode.dryRun && { dry_run: true }),
-      ...asViewed(),
+      body: {
+        query,
+        all: true,
+        ...(mode.readOnly && { read_only: true }),
+        ...(mode.dryRun && { dry_run: true }),
+        ...asViewed(),
+      },
     },
     { signal, timeout: 60_000 },
+    dataCore,
   )
   const tookMs = performance.now() - began
   const { dry_run: tried } = answer

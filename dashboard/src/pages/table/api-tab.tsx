@@ -1,13 +1,13 @@
 import { useState } from 'react'
 import { useApi } from '../../api/hooks.ts'
-import type { Table } from '../../api/schema.ts'
+import { fullName, type Table } from '../../api/schema.ts'
+import { exactJson } from '../../parts/exact.ts'
+import { text } from '../../parts/format.ts'
 import { Field, Snippets } from '../../parts/ui.tsx'
 
 type Row = Record<string, unknown>
 type Form = readonly [name: string, text: string]
 
-const json = (value: unknown): string =>
-  JSON.stringify(value, (_, part) => (typeof part === 'bigint' ? Number(part) : part))
 const shell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const SAMPLES: [RegExp, unknown][] = [
@@ -25,26 +25,31 @@ const sample = (type: string): unknown => SAMPLES.find(([pattern]) => pattern.te
 
 /** A table's calls, with its own columns and a row of it. Tokens are named, never shown. */
 function callsOf(name: string, table: Table, row: Row | undefined): [title: string, forms: Form[]][] {
+  const cut = row?.['_cut']
+  const isCut = (column: string): boolean => Array.isArray(cut) && cut.includes(column)
   const base = `${location.origin}/api/collections/${encodeURIComponent(name)}`
   const auth = `-H "Authorization: Bearer $TOKEN"`
   const key = table.primaryKey.map((column) => row?.[column] ?? 1)
-  const id = key.map((part) => encodeURIComponent(String(part))).join()
-  const clientKey = json(key.length === 1 ? key[0] : key)
+  const id = key.map((part) => encodeURIComponent(text(part))).join()
+  const clientKey = exactJson(key.length === 1 ? key[0] : key)
   const writable = table.columns.filter((column) => !column.default && !column.isPrimaryKey)
   const body = Object.fromEntries(
     (writable.length > 0 ? writable : table.columns)
       .slice(0, 4)
-      .map((column) => [column.name, row?.[column.name] ?? sample(column.type)]),
+      .map((column) => [
+        column.name,
+        isCut(column.name) ? sample(column.type) : (row?.[column.name] ?? sample(column.type)),
+      ]),
   )
   const change = Object.fromEntries(Object.entries(body).slice(0, 1))
   const [first] = table.columns
   const fields = table.columns.slice(0, 5).map((column) => column.name)
   const graphqlName = name.replaceAll('.', '_')
-  const from = `svc.from(${json(name)})`
+  const from = `svc.from(${exactJson(name)})`
   const curl = (method: string, url: string, data?: unknown): string =>
     [
       `curl${method === 'GET' ? '' : ` -X ${method}`} ${shell(url)} ${auth}`,
-      ...(data === undefined ? [] : [`-H 'Content-Type: application/json' -d ${shell(json(data))}`]),
+      ...(data === undefined ? [] : [`-H 'Content-Type: application/json' -d ${shell(exactJson(data))}`]),
     ].join(' \\\n  ')
   const reads: [string, Form[]][] = [
     [
@@ -56,7 +61,7 @@ function callsOf(name: string, table: Table, row: Row | undefined): [title: stri
         ],
         ['client', `const { items } = await ${from}.list({ perPage: 20 })`],
         ['GraphQL', `{ ${graphqlName}(limit: 20) { ${fields.join(' ')} } }`],
-        ['SQL', `select * from ${name} limit 20;`],
+        ['SQL', `select * from ${fullName(table)} limit 20;`],
       ],
     ],
   ]
@@ -74,10 +79,10 @@ function callsOf(name: string, table: Table, row: Row | undefined): [title: stri
       'Create a row',
       [
         ['curl', curl('POST', base, body)],
-        ['client', `const row = await ${from}.create(${json(body)})`],
+        ['client', `const row = await ${from}.create(${exactJson(body)})`],
         [
           'GraphQL',
-          `mutation { insert_${graphqlName}(objects: [${json(body).replace(/"(\w+)":/g, '$1: ')}]) { affected_rows } }`,
+          `mutation { insert_${graphqlName}(objects: [${exactJson(body).replace(/"(\w+)":/g, '$1: ')}]) { affected_rows } }`,
         ],
       ],
     ],
@@ -85,7 +90,7 @@ function callsOf(name: string, table: Table, row: Row | undefined): [title: stri
       'Change a row',
       [
         ['curl', curl('PATCH', `${base}/${id}`, change)],
-        ['client', `await ${from}.update(${clientKey}, ${json(change)})`],
+        ['client', `await ${from}.update(${clientKey}, ${exactJson(change)})`],
       ],
     ],
     [
@@ -106,11 +111,15 @@ function callsOf(name: string, table: Table, row: Row | undefined): [title: stri
 }
 
 export function ApiTab({ name, table }: { name: string; table: Table }) {
-  const { data } = useApi<{ items: Row[] }>(`/api/collections/${encodeURIComponent(name)}`, {
-    perPage: 1,
-    total: 'none',
-    cut: 60,
-  })
+  const { data } = useApi<{ items: Row[] }>(
+    `/api/collections/${encodeURIComponent(name)}`,
+    {
+      perPage: 1,
+      total: 'none',
+      cut: 60,
+    },
+    { exact: true },
+  )
   const [find, setFind] = useState('')
   const calls = callsOf(name, table, data?.items[0]).filter(([title]) =>
     title.toLowerCase().includes(find.toLowerCase()),

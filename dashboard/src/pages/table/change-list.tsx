@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
-import { get, post } from '../../api/client.ts'
+import { dataCore, post, send } from '../../api/client.ts'
 import { changed, useAction } from '../../api/hooks.ts'
 import { confirm } from '../../parts/dialog.tsx'
 import { ago, moment, text } from '../../parts/format.ts'
@@ -35,7 +35,9 @@ export function ChangeList({ path, query = {} }: { path: string; query?: Record<
   const { data, error, hasNextPage, fetchNextPage, isFetching } = useInfiniteQuery({
     queryKey: [path, query],
     queryFn: ({ pageParam, signal }) =>
-      get<Answer>(path, { ...query, ...(pageParam && { cursor: pageParam }) }, { signal }),
+      send<Answer>('GET', path, { query: { ...query, ...(pageParam && { cursor: pageParam }) } }, { signal }, dataCore),
+    // A copy of a value would no longer know what it was read from.
+    structuralSharing: false,
     initialPageParam: '',
     getNextPageParam: (last) => last.nextCursor ?? undefined,
   })

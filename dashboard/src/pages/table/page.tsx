@@ -56,7 +56,13 @@ export default function TablePage() {
       crumb={crumb}
       badge={<RowSecurity table={table} />}
       actions={<ViewAsButton />}
-      note={table.comment}
+      note={
+        table.comment && (
+          <span className="clamp" title={table.comment}>
+            {table.comment}
+          </span>
+        )
+      }
     >
       <Tabs
         label="Table"

@@ -38,10 +38,9 @@ export function PoliciesTab({ name, table }: { name: string; table: Table }) {
   return (
     <>
       <div className="row">
+        {table.rlsEnabled && <Badge look="ok">Row security is on</Badge>}
         <div className="grow">
-          {table.rlsEnabled ? (
-            <Badge look="ok">Row security is on</Badge>
-          ) : (
+          {!table.rlsEnabled && (
             <Note warn>
               Row security is off: everybody with a privilege on this table sees and changes every row.{' '}
               <Button look="small primary" onClick={() => toggle.run(true)} busy={toggle.busy}>

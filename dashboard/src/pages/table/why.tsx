@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { post } from '../../api/client.ts'
+import { dataCore, send } from '../../api/client.ts'
 import { viewAs } from '../../api/view-as.ts'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { Badge, Check, ErrorLine, Loading } from '../../parts/ui.tsx'
@@ -64,7 +64,7 @@ const rowOf = (operation: ActionName, id: string | undefined, row: WhyProps['row
 function Action({ body }: { body: { table: string; operation: string } }) {
   const { data, error } = useQuery({
     queryKey: ['/api/admin/rls/explain', body],
-    queryFn: () => post<Explained>('/api/admin/rls/explain', body),
+    queryFn: () => send<Explained>('POST', '/api/admin/rls/explain', { body }, {}, dataCore),
   })
   return (
     <section className="card">

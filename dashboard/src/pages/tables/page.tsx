@@ -130,7 +130,11 @@ function TableRow({ name, table, figures }: { name: string; table: Table; figure
           <span className="isolate">{name}</span>
         </Link>{' '}
         {KINDS[table.kind] && <Badge>{KINDS[table.kind]}</Badge>}
-        {table.comment && <div className="muted isolate">{table.comment}</div>}
+        {table.comment && (
+          <div className="muted clamp isolate" title={table.comment}>
+            {table.comment}
+          </div>
+        )}
       </td>
       <td className="num">{figures && table.kind !== 'view' && figures.rows >= 0 ? count(figures.rows) : '–'}</td>
       <td className="num">{figures && table.kind !== 'view' ? bytes(figures.size) : '–'}</td>

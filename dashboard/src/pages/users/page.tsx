@@ -4,7 +4,7 @@ import { Find } from '../../app/find.tsx'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { PageNav } from '../../app/paged.tsx'
 import { FormDialog } from '../../parts/dialog.tsx'
-import { ago, count, moment } from '../../parts/format.ts'
+import { ago, moment, plural } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { useSettled } from '../../parts/settled.ts'
@@ -67,10 +67,10 @@ export default function UsersPage() {
                   ],
                   ['State', (user) => <UserState user={user} />],
                   ['Made', ({ createdAt }) => <span title={moment(createdAt)}>{ago(createdAt)}</span>, 'nowrap'],
-                  ['Id', ({ id }) => <code className="muted">{id}</code>],
+                  ['Id', ({ id }) => <code className="muted">{id}</code>, 'nowrap'],
                 ]}
               />
-              <PageNav pages={totalPages} note={`${count(totalItems)} users`} />
+              <PageNav pages={totalPages} note={plural(totalItems, 'user')} />
             </>
           )
         }

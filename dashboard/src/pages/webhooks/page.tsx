@@ -63,7 +63,12 @@ export default function WebhooksPage() {
       <Loaded of={hooks}>
         {(answer) => {
           const items = Array.isArray(answer) ? answer : (answer.items ?? [])
-          if (items.length === 0) return <Empty title="There is no webhook yet" icon="hook" />
+          if (items.length === 0)
+            return (
+              <Empty title="There is no webhook yet" icon="hook">
+                <p>A webhook calls an address of yours when rows of the tables you choose change.</p>
+              </Empty>
+            )
           return (
             <List
               label="Webhooks"

@@ -1,5 +1,20 @@
-import { defaultRangeExtractor, useVirtualizer } from '@tanstack/react-virtual'
-import { type MouseEvent, useEffect, useEffectEvent, useId, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import {
+  defaultRangeExtractor,
+  useVirtualizer,
+  type Virtualizer,
+  type Range as VirtualRange,
+} from '@tanstack/react-virtual'
+import {
+  type MouseEvent,
+  useCallback,
+  useEffect,
+  useEffectEvent,
+  useId,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from 'react'
 import { Header } from './header.tsx'
 import { keyAction } from './keys.ts'
 import { Row } from './row.tsx'
@@ -43,6 +58,11 @@ export function Grid<R>(props: GridProps<R>) {
     headHeight: HEAD,
     kept: editor ? [row, editor.row] : [row],
   })
+  // The same as long as it gives the same: rows compare what it gives by identity.
+  const rangeExtractor = useCallback(
+    (seen: VirtualRange) => withIndex(defaultRangeExtractor(seen), column - pinned.length, loose.length),
+    [column, pinned, loose],
+  )
   const across = useVirtualizer({
     horizontal: true,
     count: loose.length,
@@ -51,7 +71,8 @@ export function Grid<R>(props: GridProps<R>) {
     overscan: 3,
     paddingStart: pinnedWidth,
     scrollPaddingStart: pinnedWidth,
-    rangeExtractor: (seen) => withIndex(defaultRangeExtractor(seen), column - pinned.length, loose.length),
+    rangeExtractor,
+    observeElementOffset: observeSideways,
   })
   const remeasure = useEffectEvent(() => across.measure())
   useLayoutEffect(() => remeasure(), [columns])
@@ -69,7 +90,12 @@ export function Grid<R>(props: GridProps<R>) {
     setAnchor({ row: 0, column: 0 })
   }, [resetKey])
 
-  function go(to: Spot, extend = false): void {
+  function show(at: Spot): void {
+    rows.scrollToIndex(at.row)
+    if (at.column >= pinned.length) across.scrollToIndex(at.column - pinned.length)
+  }
+
+  function go(to: Spot, extend = false): Spot {
     const next = {
       row: Math.max(0, Math.min(count - 1, to.row)),
       column: Math.max(0, Math.min(ordered.length - 1, to.column)),
@@ -77,8 +103,6 @@ export function Grid<R>(props: GridProps<R>) {
     setSpot(next)
     if (!extend) setAnchor(next)
     wantsFocus.current = next
-    rows.scrollToIndex(next.row)
-    if (next.column >= pinned.length) across.scrollToIndex(next.column - pinned.length)
     const from = extend ? anchor : next
     props.onActive?.(next, {
       top: Math.min(next.row, from.row),
@@ -86,6 +110,7 @@ export function Grid<R>(props: GridProps<R>) {
       left: Math.min(next.column, from.column),
       right: Math.max(next.column, from.column),
     })
+    return next
   }
 
   useEffect(() => {
@@ -98,6 +123,13 @@ export function Grid<R>(props: GridProps<R>) {
   // Back from an editor the cell has the focus again.
   const edits = editor !== null && editor !== undefined
   const before = useRef(edits)
+  const showEdited = useEffectEvent(() => {
+    const at = editor ? ordered.findIndex((c) => c.id === editor.column) : -1
+    if (editor && at >= 0) show({ row: editor.row, column: at })
+  })
+  useEffect(() => {
+    if (edits) showEdited()
+  }, [edits])
   useEffect(() => {
     if (before.current && !edits) document.getElementById(`${id}-${row}-${column}`)?.focus({ preventScroll: true })
     before.current = edits
@@ -140,12 +172,15 @@ export function Grid<R>(props: GridProps<R>) {
       onMouseDown={(event) => {
         const at = spotOf(event)
         if (!at || editor) return
+        // It is under the pointer: a grid that moved now would give the second half of a double click to another cell.
         go(at, event.shiftKey)
         event.preventDefault()
       }}
       onMouseOver={(event) => {
         const at = event.buttons === 1 ? spotOf(event) : null
-        if (at && !editor) go(at, true)
+        if (!at || editor || (at.row === row && at.column === column)) return
+        go(at, true)
+        show(at)
       }}
       onFocus={() => undefined}
       onDoubleClick={(event) => {
@@ -161,7 +196,7 @@ export function Grid<R>(props: GridProps<R>) {
         const name = ordered[column]?.id
         if (action.kind === 'type' && !props.onEdit) return
         event.preventDefault()
-        if (action.kind === 'go') go(action.to, event.shiftKey)
+        if (action.kind === 'go') show(go(action.to, event.shiftKey))
         else if (action.kind === 'all') {
           setAnchor({ row: 0, column: 0 })
           setSpot({ row: count - 1, column: ordered.length - 1 })
@@ -218,7 +253,6 @@ export function Grid<R>(props: GridProps<R>) {
               active={index === row ? column : -1}
               left={isIn ? range.left : 1}
               right={isIn ? range.right : 0}
-              mark={props.corner}
             />
           )
         })}
@@ -230,6 +264,29 @@ export function Grid<R>(props: GridProps<R>) {
       </div>
     </div>
   )
+}
+
+/** Of columns: rows scroll by themselves, and would draw the grid twice at every step. */
+function observeSideways(
+  { scrollElement }: Virtualizer<HTMLDivElement, Element>,
+  moved: (offset: number, isScrolling: boolean) => void,
+): (() => void) | undefined {
+  if (!scrollElement) return
+  let before = scrollElement.scrollLeft
+  moved(before, false)
+  const onScroll = (): void => {
+    const { scrollLeft } = scrollElement
+    if (scrollLeft === before) return
+    before = scrollLeft
+    moved(scrollLeft, true)
+  }
+  const onEnd = (): void => moved(before, false)
+  scrollElement.addEventListener('scroll', onScroll, { passive: true })
+  scrollElement.addEventListener('scrollend', onEnd, { passive: true })
+  return () => {
+    scrollElement.removeEventListener('scroll', onScroll)
+    scrollElement.removeEventListener('scrollend', onEnd)
+  }
 }
 
 function withIndex(seen: number[], index: number, count: number): number[] {

@@ -3,11 +3,9 @@ import { memo, type ReactNode } from 'react'
 import type { GridCell, GridColumn } from './types.ts'
 import { Value } from './value.tsx'
 
-export type RowProps<R> = {
+type CellsProps<R> = {
   id: string
   index: number
-  start: number
-  width: number
   row: R | undefined
   pinned: readonly GridColumn[]
   loose: readonly GridColumn[]
@@ -15,16 +13,31 @@ export type RowProps<R> = {
   gutter: ((row: R | undefined, index: number) => ReactNode) | undefined
   gutterWidth: number
   cell(row: R, column: GridColumn): GridCell
-  look: string
   /** The column that has the focus, or -1. */
   active: number
   left: number
   right: number
-  /** Changes when what is drawn in the gutter does. */
-  mark: unknown
 }
 
-function RowInner<R>(props: RowProps<R>) {
+export type RowProps<R> = CellsProps<R> & { start: number; width: number; look: string }
+
+/** Its place changes with every step where the scrollbar is scaled, its cells do not. */
+export function Row<R>({ start, width, look, ...cells }: RowProps<R>) {
+  const { index } = cells
+  return (
+    <div
+      role="row"
+      aria-rowindex={index + 2}
+      className={`grid-row ${look}`}
+      style={{ transform: `translateY(${start}px)`, width }}
+      data-row={index}
+    >
+      <Cells {...cells} />
+    </div>
+  )
+}
+
+function CellsInner<R>(props: CellsProps<R>) {
   const { id, index, row, pinned, loose, shown, gutter, gutterWidth, active } = props
   let offset = gutterWidth
   const draw = (column: GridColumn, position: number, place: { left: number; width: number }, isPinned: boolean) => {
@@ -58,13 +71,7 @@ function RowInner<R>(props: RowProps<R>) {
     )
   }
   return (
-    <div
-      role="row"
-      aria-rowindex={index + 2}
-      className={`grid-row ${props.look}`}
-      style={{ transform: `translateY(${props.start}px)`, width: props.width }}
-      data-row={index}
-    >
+    <>
       {gutter && (
         <div
           role="gridcell"
@@ -84,8 +91,8 @@ function RowInner<R>(props: RowProps<R>) {
         const column = loose[at]
         return column && draw(column, pinned.length + at, { left: start, width: size }, false)
       })}
-    </div>
+    </>
   )
 }
 
-export const Row = memo(RowInner) as typeof RowInner
+const Cells = memo(CellsInner) as typeof CellsInner

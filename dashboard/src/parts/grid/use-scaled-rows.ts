@@ -2,7 +2,7 @@ import { type RefObject, useEffect, useLayoutEffect, useRef, useState } from 're
 import { flushSync } from 'react-dom'
 import { Scale } from './scale.ts'
 
-const OVERSCAN = 10
+const OVERSCAN = 6
 
 type Given = {
   box: RefObject<HTMLDivElement | null>

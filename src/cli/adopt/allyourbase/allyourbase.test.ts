@@ -32,6 +32,11 @@ async function aybDatabase(): Promise<string> {
       content_type text not null default 'application/octet-stream', user_id uuid references _ayb_users on delete set null, created_at timestamptz not null default now(),
       updated_at timestamptz not null default now(), unique (bucket, name));
     create table _ayb_api_keys (id uuid primary key default gen_random_uuid(), user_id uuid, key_hash text);
+    create table _ayb_apps (id uuid primary key default gen_random_uuid(), name text not null, description text not null default '', owner_user_id uuid not null references _ayb_users(id) on delete cascade,
+      rate_limit_rps int not null default 0, rate_limit_window_seconds int not null default 60);
+    create table _ayb_email_templates (id uuid primary key default gen_random_uuid(), template_key varchar(255) not null unique, subject_template text not null, html_template text not null,
+      enabled boolean not null default true);
+    create table _ayb_push_devices (id int); create table _ayb_webhook_deliveries (id int);
     create table items (id serial primary key, owner_id uuid references _ayb_users(id) on delete cascade, name text);
     create table closed (id int primary key);
     create view people as select id, email from _ayb_users;
@@ -43,6 +48,9 @@ async function aybDatabase(): Promise<string> {
     [ANN, hash('old password of ann'), BO],
   )
   await client.query(`insert into _ayb_oauth_accounts (user_id, provider, provider_user_id) values ('${BO}', 'github', 'gh-1'); insert into _ayb_api_keys (user_id) values ('${ANN}');
+    insert into _ayb_apps (name, owner_user_id, rate_limit_rps) values ('shop', '${ANN}', 5); insert into _ayb_push_devices values (1); insert into _ayb_webhook_deliveries values (1);
+    insert into _ayb_email_templates (template_key, subject_template, html_template) values ('auth.magic_link', 'Come to {{.AppName}}', '<a href="{{.ActionURL}}">in</a>'),
+      ('app.invite', 'x', '{{if .Name}}x{{end}}');
     insert into items (owner_id, name) values ('${ANN}', 'hers'), ('${BO}', 'his'); insert into _ayb_storage_objects (bucket, name, size, content_type, user_id) values ('docs', 'a/b.txt', 2, 'text/plain', '${ANN}')`)
   await client.end()
   return url
@@ -62,8 +70,17 @@ test('a copy: tables, policies under our prefix, people with their passwords, fi
   assert.deepEqual([plan.done, plan.users], [undefined, { total: 2, by_credential: { argon2: 1, external: 1 } }])
   assert.match(plan.policies[0]?.using ?? '', /'svc\.user_id'/)
   const said = plan.notes.map(({ level, what }) => `${level} ${what}`)
-  for (const expected of ['skipped 1 API keys', 'closed bucket docs', 'skipped view "public"."people"'])
+  for (const expected of [
+    'skipped 1 API keys',
+    'closed bucket docs',
+    'skipped view "public"."people"',
+    'changed 1 apps',
+    'changed 1 mail templates',
+    'skipped mail template app.invite',
+    'skipped 1 rows of _ayb_push_devices',
+  ])
     assert.ok(said.includes(expected), `${expected} in ${said.join('\n')}`)
+  assert.ok(!said.some((one) => one.includes('deliveries')))
   const { done } = await adopting(adoptAllYourBase, api.databaseUrl, [source], { apply: true, files })
   assert.deepEqual(done, { tables: 2, users: 2, rows: 2, files: 1 })
   const again = await adopting(adoptAllYourBase, api.databaseUrl, [source], { apply: true, files })
@@ -76,6 +93,14 @@ test('a copy: tables, policies under our prefix, people with their passwords, fi
   assert.notEqual((await api.call('GET /api/collections/items')).status, 200)
   assert.notEqual((await api.call('GET /api/collections/closed', { as: signed.body.token })).status, 200)
   assert.equal((await api.call('GET /api/storage/docs/a/b.txt', { as: signed.body.token })).text, 'hi')
+  assert.deepEqual(
+    await api.sql(
+      'select a.name, a.rate_limit_rps::text as rps, u.email from svc.apps a join svc.users u on u.id = a.owner_user_id',
+    ),
+    [{ name: 'shop', rps: '5', email: 'ann@example.com' }],
+  )
+  const mail = await api.call('GET /api/admin/email/templates/auth.magic_link', { as: 'admin' })
+  assert.equal(mail.body.subjectTemplate, 'Come to {{.AppName}}')
   assert.equal((await api.sql(`select user_id from svc.identities where subject = 'gh-1'`))[0].user_id, BO)
 })
 

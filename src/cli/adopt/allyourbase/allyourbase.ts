@@ -11,8 +11,9 @@ import { AYB_HELPERS, joinRole, prepareOwner, prepareRole } from '../database/ow
 import { bringUsers } from '../database/people.ts'
 import { bringTable } from '../database/rows.ts'
 import { openOwnDatabase, openSourceDatabase, type SourceDatabase } from '../database/source.ts'
-import { bringFilesOf, hasMark, markAs, type Target, withTarget } from '../database/target.ts'
+import { bringFilesOf, hasMark, markAs, rowProgress, type Target, withTarget } from '../database/target.ts'
 import { printPlan } from '../plan.ts'
+import { bringAppsAndMails } from './apps-and-mails.ts'
 import { AYB_ROLE, type AybPlan, aybObjects, aybUsers, planAllYourBase } from './plan-ayb.ts'
 
 const SOURCE = 'allyourbase'
@@ -93,12 +94,17 @@ async function apply(
   await inTransaction(client, () => begin(client, planned, isInPlace))
   const users = await bringUsers(aybUsers(from), { source: SOURCE, client, box, keepRow: undefined }, plan.notes)
   let [rows, tables] = [0, 0]
-  if (!isInPlace)
+  const progress = rowProgress(plan)
+  const heard = (count: number): void => progress.add(count)
+  if (!isInPlace) {
     for (const table of catalogue.tables) {
       if (table.kind === 'p' || !(await tableExists(client, table))) continue
       if (!(await hasMark(client, SOURCE, 'rows', `${table.schema}.${table.name}`))) tables++
-      rows += await bringTable({ source: SOURCE, target: client, from }, table)
+      rows += await bringTable({ source: SOURCE, target: client, from, heard }, table)
+      progress.fileDone()
     }
+    progress.end()
+  }
   await inTransaction(client, () => finish(client, planned, isInPlace))
   const count = files ? await bringFilesOf(target, SOURCE, files, aybObjects(from, planned.buckets), plan) : 0
   return { tables, users, rows, files: count }
@@ -131,6 +137,7 @@ async function finish(client: pg.Client, planned: AybPlan, isInPlace: boolean): 
     for (const sql of keptUsers(planned)) await client.query(sql)
     await markAs(client, SOURCE, 'dialect', 'ayb')
   } else await finishTables(client, planned.steps, planned.plan.notes)
+  await bringAppsAndMails(client, planned.besides)
   await joinRole(client, 'svc_authenticated', AYB_ROLE)
   await markAs(client, SOURCE, 'step', 'finish')
 }

@@ -7,6 +7,7 @@ import type { AdoptedUser } from '../database/people.ts'
 import { plannedPolicy, plannedTables } from '../database/planned.ts'
 import { readRows } from '../database/source.ts'
 import type { Note, Plan } from '../plan.ts'
+import { type AppsAndMails, readAppsAndMails } from './apps-and-mails.ts'
 
 /** Its own tables begin with _ayb_; schema auth holds one function of it. */
 const SCOPE = {
@@ -23,6 +24,7 @@ export type AybPlan = {
   steps: SchemaStep[]
   buckets: AybBucket[]
   hasUid: boolean
+  besides: AppsAndMails
 }
 
 /** The caller is known by another prefix, and accounts are the server's own. */
@@ -53,6 +55,7 @@ export async function planAllYourBase(
       what: `${files.count} files`,
       why: 'their bytes are not in the database: give their folder with --files',
     })
+  const besides = await readAppsAndMails(from, (table) => hasTable(from, table), notes)
   await listItsTables(from, notes)
   const plan: Plan = {
     source: `allyourbase ${options.shown}`,
@@ -67,7 +70,7 @@ export async function planAllYourBase(
     files,
     notes,
   }
-  return { plan, catalogue, users, steps, buckets, hasUid: uid?.there === true }
+  return { plan, catalogue, users, steps, buckets, hasUid: uid?.there === true, besides }
 }
 
 /** A foreign key to its users is one to ours; anything else of its own is not here. */
@@ -189,11 +192,26 @@ const LISTED: readonly [string, string, string][] = [
   ['_ayb_sites', 'sites', 'are deployed again'],
 ]
 
+/** What comes along, what is listed above, and what a server keeps for its own work. */
+const NOT_LISTED =
+  /^_ayb_(users|oauth_accounts|storage_(objects|buckets)|apps|email_templates|.*(migrations|sessions|tokens?|codes?|links|resets|verifications?|consents|deliveries|jobs|queue|logs?|stats|messages|events|limits?|usage|refreshes|uploads|versions))$/
+
 async function listItsTables(from: pg.Client, notes: Note[]): Promise<void> {
   for (const [table, what, why] of LISTED) {
     if (!(await hasTable(from, table))) continue
     const [row] = await readRows<{ count: number }>(from, `select count(*) as count from public.${table}`)
     if (row && row.count > 0) notes.push({ level: 'skipped', what: `${row.count} ${what}`, why })
+  }
+  const known = new Set(LISTED.map(([table]) => table))
+  const tables = await readRows<{ name: string }>(
+    from,
+    `select tablename as name from pg_tables where schemaname = 'public' and tablename ~ '^_ayb_[a-z0-9_]+$' order by 1`,
+  )
+  for (const { name } of tables) {
+    if (known.has(name) || NOT_LISTED.test(name)) continue
+    const [row] = await readRows<{ count: number }>(from, `select count(*) as count from public.${name}`)
+    if (row && row.count > 0)
+      notes.push({ level: 'skipped', what: `${row.count} rows of ${name}`, why: 'have no equal here' })
   }
   notes.push({ level: 'changed', what: 'sessions and tokens', why: 'end: everybody signs in once' })
 }

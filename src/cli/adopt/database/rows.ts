@@ -10,7 +10,8 @@ const BATCH_ROWS = 2_000
 /** A batch of wide rows is read in smaller steps. */
 const BATCH_BYTES = 8 * 2 ** 20
 
-type Adoption = { source: string; target: pg.Client; from: pg.Client }
+/** `heard`: how many rows came, batch by batch. */
+type Adoption = { source: string; target: pg.Client; from: pg.Client; heard: (rows: number) => void }
 
 /**
  * Brings the rows of a table, in the order of its key, so that a run that was ended goes on behind the last batch. A table
@@ -41,6 +42,7 @@ export async function bringTable(adoption: Adoption, table: SourceTable): Promis
       await mark(target, source, at, isOver ? 'done' : JSON.stringify(last))
     })
     count += batch.values.length
+    adoption.heard(batch.values.length)
     if (isOver) return count
   }
 }

@@ -70,6 +70,17 @@ export async function readInOneSnapshot(client: pg.Client): Promise<void> {
   await client.query('set local row_security = off')
 }
 
+/** Those of the tables that are there and may be read: a name in a schema that may not be used is an error otherwise. */
+export async function readableTables(client: pg.Client, tables: readonly string[]): Promise<Set<string>> {
+  const found = await readRows<{ name: string }>(
+    client,
+    `select n.nspname || '.' || c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname || '.' || c.relname = any ($1) and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')`,
+    [tables],
+  )
+  return new Set(found.map(({ name }) => name))
+}
+
 /** Rows as JSON, whatever types their columns have. */
 export async function readRows<T>(client: pg.Client, query: string, values: readonly unknown[] = []): Promise<T[]> {
   const { rows } = await client.query<{ found: string }>(

@@ -23,6 +23,14 @@ export const withTarget = <T>(config: Config, work: (target: Target) => Promise<
     (client, box, url) => work({ client, box, config, url }),
   )
 
+/** Of the rows of a plan, by table. */
+export const rowProgress = ({ tables }: Pick<Plan, 'tables'>): Progress =>
+  new Progress(
+    tables.reduce((sum, { rows }) => sum + rows, 0),
+    tables.length,
+    'tables',
+  )
+
 export async function bringFilesOf(
   { client, config }: Target,
   source: string,

@@ -9,6 +9,7 @@ import { exclusively } from '../exclusive.ts'
 import type { Plan } from '../plan.ts'
 import { bringPeople, type People } from './accounts.ts'
 import { bringFiles, type SourceFile } from './files.ts'
+import { addGeography } from './geography.ts'
 import { CLOSE_SCHEMA, PRELUDE } from './migrations.ts'
 import { bringRows } from './rows.ts'
 import { quoted } from './rule-sql.ts'
@@ -45,6 +46,7 @@ async function bring(
   }
   tableProgress.end()
   await addConstraints(client, schema, plan.notes)
+  await addGeography(client, schema, plan.notes)
   const progress = new Progress(plan.files.bytes, files.length)
   const store = createStore(config.storage)
   store.start?.()

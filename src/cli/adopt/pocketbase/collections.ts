@@ -33,6 +33,8 @@ export type Collection = {
   name: string
   type: 'base' | 'auth' | 'view'
   fields: readonly CollectionField[]
+  /** By which ids are made where none is given. */
+  idPattern: string
   indexes: readonly string[]
   /** null: superusers alone; empty: everybody. */
   rules: Readonly<Record<RuleKind, string | null>>
@@ -95,6 +97,7 @@ function collectionOf(row: SourceRow, isNew: boolean, unknown: Read['unknownFiel
   const options = objectOf(row['options'], name)
   const given = listOf(isNew ? row['fields'] : row['schema'], name)
   const fields: CollectionField[] = []
+  const idPattern = given.find(({ name: one, type: kind }) => one === 'id' && kind === 'text')?.['autogeneratePattern']
   for (const one of isNew ? given : [...given, ...impliedFields(type)]) {
     const merged = { ...(one['options'] as Given | undefined), ...one }
     const fieldName = String(one['name'])
@@ -113,6 +116,7 @@ function collectionOf(row: SourceRow, isNew: boolean, unknown: Read['unknownFiel
     name,
     type,
     fields,
+    idPattern: typeof idPattern === 'string' ? idPattern : '',
     indexes: (JSON.parse(String(row['indexes'] ?? '[]') || '[]') ?? []) as string[],
     rules: {
       listRule: rule('listRule'),

@@ -37,10 +37,14 @@ export function listSourceFiles(
         skip(`${id}/${record}`, 'is a link or no folder')
         continue
       }
-      for (const file of readdirSync(join(base, record))) {
-        if (file.startsWith('thumbs_') || file.endsWith('.attrs')) continue
+      const all = readdirSync(join(base, record))
+      for (const file of all) {
         const path = join(base, record, file)
         const stat = lstatSync(path)
+        // What PocketBase makes of files; one of a person may be called so too.
+        const isThumbs = file.startsWith('thumbs_') && stat.isDirectory()
+        const isAttributes = file.endsWith('.attrs') && all.includes(file.slice(0, -'.attrs'.length))
+        if (isThumbs || isAttributes) continue
         const name = `${record}/${file}`
         if (!stat.isFile()) skip(`${bucket}/${name}`, 'is a link or no file')
         else if (!isObjectName(name)) skip(`${bucket}/${name}`, 'is no name for a file here')

@@ -16,9 +16,12 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { hashSync } from '@node-rs/bcrypt'
 import pg from 'pg'
+import { adopting } from '../../../../test/kit/adopt.ts'
+import { withoutInvokerViews } from '../../../../test/kit/cluster.ts'
 import { startServer, storagePath } from '../../../../test/kit/kit.ts'
 import { dataFolder } from '../../../../test/kit/pocketbase.ts'
 import { svc as program } from '../../../../test/kit/programs.ts'
+import { adoptPocketbase } from './pocketbase.ts'
 
 const api = await startServer()
 const home = mkdtempSync(join(tmpdir(), 'svc-adopt-test-'))
@@ -74,6 +77,7 @@ const USERS = {
   fields: [
     { name: 'name', type: 'text' },
     { name: 'roles', type: 'select', maxSelect: 2, values: ['editor', 'boss'] },
+    { name: 'spot', type: 'geoPoint' },
   ],
 }
 
@@ -103,9 +107,23 @@ type Row = {
   tags: string[]
   mates: string[]
   place: { lon: number; lat: number }
+  mood: string
+  meta: { kind?: string | null; open?: boolean; n?: number } | null
 }
 const ROWS: Row[] = [
-  { id: 'none', owner: '', title: 'Draft', n: 0, open: false, due: '', tags: [], mates: [], place: { lon: 0, lat: 0 } },
+  {
+    id: 'none',
+    owner: '',
+    title: 'Draft',
+    n: 0,
+    open: false,
+    due: '',
+    tags: [],
+    mates: [],
+    place: { lon: 0, lat: 0 },
+    mood: '',
+    meta: null,
+  },
   {
     id: 'anns',
     owner: 'ann',
@@ -116,6 +134,8 @@ const ROWS: Row[] = [
     tags: ['red'],
     mates: ['bo'],
     place: { lon: 23.32, lat: 42.69 },
+    mood: 'glad',
+    meta: { kind: 'a', open: true, n: 2 },
   },
   {
     id: 'bos',
@@ -127,6 +147,8 @@ const ROWS: Row[] = [
     tags: ['red', 'blue'],
     mates: ['ann', 'bo'],
     place: { lon: 24.75, lat: 42.14 },
+    mood: 'sad',
+    meta: { kind: 'b', open: false, n: 1 },
   },
   {
     id: 'both',
@@ -138,6 +160,8 @@ const ROWS: Row[] = [
     tags: ['blue'],
     mates: [],
     place: { lon: -156.68, lat: -42.69 },
+    mood: 'glad',
+    meta: { kind: null },
   },
 ]
 type Who = { id: string; name: string; roles: string[] } | undefined
@@ -214,6 +238,80 @@ const RULES: [string, (row: Row, who: Who) => boolean][] = [
   [`title = "${'x'.repeat(10_000)}" || n = 1`, (row) => row.n === 1],
 ]
 
+const isMember = (who: Who): boolean => who !== undefined
+/** The rest of the grammar, and the examples of PocketBase's own pages; what decides about writing is the same SQL. */
+const READ_RULES: typeof RULES = [
+  [
+    '@request.auth.id != "" && (title = "Draft" || n = 1)',
+    (row, who) => isMember(who) && (row.title === 'Draft' || row.n === 1),
+  ],
+  ['n > 0 // of those\n && open = TRUE', (row) => row.n > 0 && row.open],
+  ['title = NULL', (row) => row.title === ''],
+  ['owner.id = @request.auth.id', (row, who) => row.owner === idOf(who)],
+  ['tags:length > 1', (row) => row.tags.length > 1],
+  ['tags:each ~ "re"', (row) => row.tags.length > 0 && row.tags.every((tag) => tag.includes('re'))],
+  ['tags:each ?~ "re"', (row) => row.tags.some((tag) => tag.includes('re'))],
+  ['mood:length = 0', (row) => row.mood === ''],
+  ['mood:each = "glad"', (row) => row.mood === 'glad'],
+  ['mates.name ?!= "ann"', (row) => row.mates.length === 0 || row.mates.includes('bo')],
+  ['mates.name ?~ "b"', (row) => row.mates.includes('bo')],
+  ['n ?> 0 && n ?>= 1', (row) => row.n >= 1],
+  ['n ?< 1 && n ?<= 0', (row) => row.n <= 0],
+  ['title ?!~ "dra"', (row) => !row.title.toLowerCase().includes('dra')],
+  ['@request.auth.collectionId = "_pb_users_auth_"', (_row, who) => isMember(who)],
+  ['@request.auth.emailVisibility = false', (_row, who) => isMember(who)],
+  ['@request.auth.email ~ "ann@"', (_row, who) => idOf(who) === 'ann'],
+  [
+    '@collection.teams:mine.member ?= @request.auth.id && @collection.teams:any.doc ?= id',
+    (row, who) => isMember(who) && ['bos', 'none'].includes(row.id),
+  ],
+  ['@collection.teams0000000000.member ?= @request.auth.id', (_row, who) => isMember(who)],
+  ['@collection.teams.member.name ?= "ann" && n = 1', (row) => row.n === 1],
+  [
+    '@request.auth.teams_via_member.doc ?= id',
+    (row, who) => (idOf(who) === 'ann' && row.id === 'bos') || (idOf(who) === 'bo' && row.id === 'none'),
+  ],
+  ['meta.open = true', (row) => row.meta?.open === true],
+  ['meta.open = false', (row) => row.meta?.open === false],
+  ['meta.kind = "a"', (row) => row.meta?.kind === 'a'],
+  ['meta.kind != "a"', (row) => row.meta?.kind !== 'a'],
+  ['meta.kind = ""', () => false],
+  ['meta.kind = null', (row) => (row.meta?.kind ?? null) === null],
+  ['meta = null', (row) => row.meta === null],
+  ['meta.n = 1', (row) => row.meta?.n === 1],
+  [`strftime('%Y', due) = '2020'`, (row) => row.due.startsWith('2020')],
+  [`strftime('%Y-%m', due) != '2020-01'`, (row) => !row.due.startsWith('2020-01')],
+  [`strftime("%d, %H:%M:%f", due) = "01, 00:00:00.001"`, (row) => row.due.endsWith('00:00:00.001Z')],
+  [`strftime('%Y', due) = ''`, (row) => row.due === ''],
+  [`strftime('%Y', @now) > '2000' && strftime('%w', due) = '3'`, (row) => row.due.startsWith('2020')],
+  [
+    '@yesterday < @now && @tomorrow > @now && @todayStart <= @now && @todayEnd >= @now && @monthStart <= @now && @monthEnd >= @now && @yearStart <= @now && @yearEnd >= @now',
+    () => true,
+  ],
+  [
+    '@second <= 59 && @minute <= 59 && @hour <= 23 && @day >= 1 && @month <= 12 && @year > 2000 && @weekday <= 6',
+    () => true,
+  ],
+  ['geoDistance(mates.spot.lon, mates.spot.lat, 0, 0) < 10', (row) => row.mates.includes('ann')],
+]
+
+/** What a database cannot know, or says in another way: closed, and listed. */
+const CLOSED_RULES: string[] = [
+  '@request.method = "GET"',
+  '@request.context != "oauth2"',
+  '@request.headers.x_token = "1"',
+  '@request.query.page ?= 1',
+  '@request.body.title:isset = false',
+  'meta.n > 1',
+  'meta = meta',
+  `strftime('%W', due) = '1'`,
+  `strftime('%Y', due, '+1 day') = '1'`,
+  `lower(title) = 'x'`,
+  'owner.nothing = 1',
+  'title = ',
+  '@collection.nowhere.id ?= id',
+]
+
 const DOC_FIELDS = [
   { name: 'owner', type: 'relation', collectionId: USERS.id, maxSelect: 1, cascadeDelete: true },
   { name: 'title', type: 'text' },
@@ -223,6 +321,8 @@ const DOC_FIELDS = [
   { name: 'tags', type: 'select', maxSelect: 3, values: ['red', 'blue'] },
   { name: 'mates', type: 'relation', collectionId: USERS.id, maxSelect: 9 },
   { name: 'place', type: 'geoPoint' },
+  { name: 'mood', type: 'select', maxSelect: 1, values: ['glad', 'sad'] },
+  { name: 'meta', type: 'json' },
 ]
 const docRows = ROWS.map((row) => ({
   ...row,
@@ -230,6 +330,7 @@ const docRows = ROWS.map((row) => ({
   tags: JSON.stringify(row.tags),
   mates: JSON.stringify(row.mates),
   place: JSON.stringify(row.place),
+  meta: JSON.stringify(row.meta),
 }))
 
 const folder = made(
@@ -239,7 +340,7 @@ const folder = made(
       rules: { list: '', view: '', update: 'id = @request.auth.id' },
       rows: [
         person('ann', 'Ann@example.com', { roles: '["editor"]' }),
-        person('bo', 'bo@example.com', { roles: '[]' }),
+        person('bo', 'bo@example.com', { roles: '[]', spot: '{"lon":50,"lat":50}' }),
         person('cy', 'cy@example.com', { verified: 0, roles: '[]' }),
       ],
     },
@@ -263,6 +364,22 @@ const folder = made(
       },
       rows: docRows,
     })),
+    ...READ_RULES.map(([rule], index) => {
+      const fields = DOC_FIELDS.filter(({ name }) => rule.includes(name))
+      const rows = docRows.map((row) => ({
+        id: row.id,
+        ...Object.fromEntries(Object.entries(row).filter(([key]) => fields.some(({ name }) => name === key))),
+      }))
+      return { id: `read${index}`, name: `r${index}`, fields, rules: { list: rule, view: rule }, rows }
+    }),
+    {
+      id: 'sent00000000000',
+      name: 'sent',
+      idPattern: 'S[0-9]{6}',
+      fields: [{ name: 'by', type: 'relation', collectionId: USERS.id, maxSelect: 1 }],
+      rules: { list: '', view: '', create: '@request.body.by.name = "bo"', update: '@request.body.by.name = "bo"' },
+      rows: [{ id: 'old', by: 'ann' }],
+    },
     ...RULES.map(([rule], index) => ({
       id: `write${index}`,
       name: `w${index}`,
@@ -349,6 +466,7 @@ const folder = made(
       'select_words/a/cat.txt': 'meow',
       'select_words/a/thumbs_cat.txt/100x100_cat.txt': 'no',
       'select_words/b/dog.txt': 'wuff',
+      'select_words/b/thumbs_of.attrs': 'mine',
     },
     walRows: `insert into "select" (id, "order") values ('d', 'in the WAL')`,
   },
@@ -362,7 +480,7 @@ test('a dry run prints the plan and changes nothing, here or there', async () =>
   assert.deepEqual(Object.keys(plan), ['source', 'apply', 'tables', 'policies', 'users', 'files', 'notes'])
   assert.equal(plan.apply, false)
   assert.deepEqual(plan.users, { total: 4, by_credential: { bcrypt: 2, none: 2 } })
-  assert.deepEqual(plan.files, { count: 2, bytes: 8 })
+  assert.deepEqual(plan.files, { count: 3, bytes: 12 })
   assert.deepEqual(plan.tables.find(({ name }: { name: string }) => name === 'select').rows, 4)
   assert.ok(
     plan.notes.some(
@@ -370,9 +488,34 @@ test('a dry run prints the plan and changes nothing, here or there', async () =>
     ),
   )
   assert.ok(plan.notes.some((note: { what: string }) => note.what === 'superuser root@example.com'))
+  assert.deepEqual(
+    plan.notes.filter(
+      ({ level, what }: { level: string; what: string }) => level === 'closed' && /^[rsw]\d/.test(what),
+    ),
+    [],
+  )
   assert.ok(!/\$2[aby]\$|secret-/.test(out), 'nothing secret is printed')
   assert.equal(imprint(folder), before)
   assert.deepEqual(await read(`select to_regclass('public.teams')::text as t`), [{ t: null }])
+})
+
+test('what a database cannot know stays closed, and is listed', async () => {
+  const closed = made([
+    USERS,
+    ...CLOSED_RULES.map((rule, index) => ({
+      id: `closed${index}`,
+      name: `c${index}`,
+      fields: [...DOC_FIELDS],
+      rules: { list: rule, view: rule, update: rule },
+    })),
+  ])
+  const { notes, policies } = await adopting(adoptPocketbase, api.databaseUrl, [closed])
+  const listed = notes.filter(({ level, what }) => level === 'closed' && what.startsWith('c'))
+  assert.deepEqual(
+    listed.map(({ what }) => what).sort(),
+    CLOSED_RULES.flatMap((_rule, index) => [`c${index}.select`, `c${index}.update`]).sort(),
+  )
+  assert.deepEqual(policies, [])
 })
 
 test('broken input is a sentence', async () => {
@@ -397,7 +540,12 @@ test('--apply brings every row, user and file; a second run changes nothing', as
   const { code, out, err } = await adopt(folder, '--apply', '--json')
   assert.deepEqual([code, err], [0, ''])
   const { done, notes } = JSON.parse(out)
-  assert.deepEqual(done, { tables: RULES.length * 2 + 4, users: 4, rows: RULES.length * 8 + 11, files: 2 })
+  assert.deepEqual(done, {
+    tables: RULES.length * 2 + READ_RULES.length + 5,
+    users: 4,
+    rows: RULES.length * 8 + READ_RULES.length * 4 + 12,
+    files: 3,
+  })
   assert.equal(imprint(folder), before)
   assert.ok(notes.some(({ why }: { why: string }) => why.startsWith('holds for new rows alone')))
   const [row] = await read(
@@ -466,14 +614,22 @@ test('each rule answers as PocketBase does, for every user, row and action', asy
       ? await read(`select account_id::text as id from public.users where id = '${who.id}'`)
       : [undefined]
     const as = `set local role ${who ? 'svc_authenticated' : 'svc_anon'}; select set_config('svc.user_id', '${account?.id ?? ''}', true), set_config('svc.user_email', '${who ? `${who.id}@example.com` : ''}', true);`
-    for (const [index, [rule, holds]] of RULES.entries()) {
-      const wanted = ROWS.filter((row) => holds(row, who))
+    const act = async (statement: string): Promise<string[]> => {
+      const answers = (await tx(`${as} ${statement}`)).map(({ id }) => id)
+      return answers.sort()
+    }
+    const rowsOf = (holds: (row: Row, who: Who) => boolean): string[] =>
+      ROWS.filter((row) => holds(row, who))
         .map(({ id }) => id)
         .sort()
-      const act = async (statement: string): Promise<string[]> => {
-        const answers = (await tx(`${as} ${statement}`)).map(({ id }) => id)
-        return answers.sort()
-      }
+    for (const [index, [rule, holds]] of READ_RULES.entries())
+      assert.deepEqual(
+        await act(`select id from public.r${index}`),
+        rowsOf(holds),
+        `${rule} for ${who?.id ?? 'a visitor'}`,
+      )
+    for (const [index, [rule, holds]] of RULES.entries()) {
+      const wanted = rowsOf(holds)
       const what = `${rule.slice(0, 80)} for ${who?.id ?? 'a visitor'}`
       assert.deepEqual(await act(`select id from public.s${index}`), wanted, `select ${what}`)
       assert.deepEqual(await act(`update public.w${index} set title = 'new' returning id`), wanted, `update ${what}`)
@@ -490,6 +646,12 @@ test('what is sent is judged, hidden fields stay hidden, and unsayable rules are
   assert.equal(created.status, 201, created.text)
   assert.match(created.body.id, /^[a-z0-9]{15}$/)
   assert.ok(!('secret' in created.body) && created.body.made)
+  const send = (json: object) => api.call('POST /api/collections/sent', { as: ann, json })
+  assert.match((await send({ by: 'bo' })).body.id, /^S\d{6}$/)
+  assert.equal((await send({ by: 'ann' })).status, 403)
+  const old = 'PATCH /api/collections/sent/old'
+  assert.equal((await api.call(old, { as: ann, json: { by: 'cy' } })).status, 403)
+  assert.equal((await api.call(old, { as: ann, json: { by: 'bo' } })).status, 200)
   const row = `/api/collections/select/${created.body.id}` as const
   assert.equal((await api.call(`PATCH ${row}`, { as: ann, json: { data: { a: 1 } } })).status, 200)
   assert.equal((await api.call(`PATCH ${row}`, { as: ann, json: { order: 'other' } })).status, 403)
@@ -544,6 +706,7 @@ test('a folder of 0.22 arrives too, and --out writes schema and policies alone',
         fields: [{ name: 'nick', type: 'text', options: { max: 20 } }],
         options: { allowEmailAuth: true },
         rules: { list: '', view: '' },
+        indexes: ['CREATE UNIQUE INDEX `people_username_idx` ON `people` (`username` COLLATE NOCASE)'],
         rows: [
           {
             id: 'p1',
@@ -592,12 +755,15 @@ test('a folder of 0.22 arrives too, and --out writes schema and policies alone',
   const second = await startServer()
   const refused = await adopt(old, '--apply')
   assert.match(refused.err, /^another PocketBase was adopted into this database/)
-  const applied = await adoptInto(second, old, '--apply', '--json')
+  const applied = await adoptInto(second, old, '--apply', '--json', '--relation-views')
+  const views = withoutInvokerViews ? 0 : 1
   assert.deepEqual(
     [applied.code, JSON.parse(applied.out || '{}').done],
-    [0, { tables: 2, users: 1, rows: 2, files: 0 }],
+    [0, { tables: 2, views, users: 1, rows: 2, files: 0 }],
     applied.err,
   )
+  const [index] = await second.sql(`select indexdef from pg_indexes where indexname like '%people_username_idx'`)
+  assert.match(index.indexdef, /UNIQUE .*lower/)
   const { body } = await second.call('POST /api/auth/login', {
     json: { email: 'old@example.com', password: 'an old password' },
   })
@@ -607,6 +773,11 @@ test('a folder of 0.22 arrives too, and --out writes schema and policies alone',
     ),
     [['n1', ['p1']]],
   )
+  if (views === 1) {
+    const { body: joined } = await second.call('GET /api/collections/notes_many', { as: body.token })
+    assert.deepEqual(joined.items, [{ record_id: 'n1', related_id: 'p1', place: 1 }])
+    assert.deepEqual((await second.call('GET /api/collections/notes_many')).body.items, [])
+  }
 })
 
 /** Of a transaction that is undone. */

@@ -17,7 +17,9 @@ export async function adoptPocketbase(context: Context): Promise<number> {
   const out = context.flag('out')
   const profile = context.flag('profile')
   if (folder === undefined || more.length > 0)
-    throw new UsageError('usage: svc adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>]')
+    throw new UsageError(
+      'usage: svc adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>] [--relation-views]',
+    )
   if (isApplied && out !== undefined) throw new UsageError('--out writes migrations instead of --apply: choose one')
   const { config } = context.config()
   const source = await openSource(folder)
@@ -25,6 +27,7 @@ export async function adoptPocketbase(context: Context): Promise<number> {
     const brought = planOf(source, folder, config, {
       isApplied,
       profile: typeof profile === 'string' ? profile : undefined,
+      withRelationViews: context.flag('relation-views') === true,
     })
     if (isApplied) brought.plan.done = await apply(config, source, brought)
     if (context.json) context.print(JSON.stringify(brought.plan))
@@ -43,14 +46,14 @@ function planOf(
   source: Source,
   folder: string,
   config: Config,
-  options: { isApplied: boolean; profile: string | undefined },
+  options: { isApplied: boolean; profile: string | undefined; withRelationViews: boolean },
 ): Brought {
   const { collections, unknownFields } = readCollections(source)
   const { profile } = options
   if (profile !== undefined && !collections.some(({ name, type }) => name === profile && type === 'auth')) {
     throw new Error(`there is no auth collection called ${profile}`)
   }
-  const schema = targetSchemaOf(collections, counterOf(source), profile)
+  const schema = targetSchemaOf(collections, counterOf(source), profile, options.withRelationViews)
   const people = readPeople(source, collections)
   const fileNotes: Plan['notes'] = []
   const buckets = new Map(

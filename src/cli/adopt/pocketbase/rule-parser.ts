@@ -3,7 +3,7 @@ export type Operand =
   | { kind: 'text'; value: string }
   | { kind: 'number'; value: number }
   | { kind: 'path'; path: readonly string[]; modifier: string | undefined; text: string }
-  | { kind: 'call'; text: string }
+  | { kind: 'call'; name: string; args: readonly Operand[]; text: string }
 
 export type RuleComparison = { kind: 'comparison'; left: Operand; operator: string; isAny: boolean; right: Operand }
 export type Rule = RuleComparison | { kind: 'and' | 'or'; items: readonly Rule[] }
@@ -22,7 +22,7 @@ const PATTERNS: readonly (readonly [Token['kind'] | undefined, RegExp])[] = [
   ['close', /\)/y],
   ['text', /'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"/sy],
   ['number', /-?\d+(?:\.\d+)?(?![\w.])/y],
-  ['call', /[A-Za-z_]\w*\([^()]*\)/y],
+  ['call', /[A-Za-z_]\w*\((?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^()'"])*\)/sy],
   ['path', /[@#_A-Za-z][\w.:]*(?:\.[\w:]+)*/y],
 ]
 
@@ -38,10 +38,8 @@ export function parseRule(text: string): Rule {
   const operand = (): Operand => {
     const token = tokens[at]
     at++
-    if (token?.kind === 'text') return { kind: 'text', value: unquoted(token.text) }
-    if (token?.kind === 'number') return { kind: 'number', value: Number(token.text) }
-    if (token?.kind === 'call') return { kind: 'call', text: token.text }
-    if (token?.kind === 'path') return pathOf(token.text)
+    const found = token && operandOf(token)
+    if (found) return found
     throw new RuleError(`the rule cannot be read near “${token?.text ?? 'its end'}”`)
   }
   const one = (depth: number): Rule => {
@@ -73,12 +71,28 @@ export function parseRule(text: string): Rule {
   return rule
 }
 
-/** A single number, text or path. */
-export function operandIn(text: string): Operand {
-  const [token, ...more] = tokensOf(text)
-  if (more.length === 0 && token?.kind === 'number') return { kind: 'number', value: Number(token.text) }
-  if (more.length === 0 && token?.kind === 'path') return pathOf(token.text)
-  throw new RuleError(`“${text}” cannot be read`)
+function operandOf({ kind, text }: Token): Operand | undefined {
+  if (kind === 'text') return { kind, value: unquoted(text) }
+  if (kind === 'number') return { kind, value: Number(text) }
+  if (kind === 'path') return pathOf(text)
+  if (kind !== 'call') return undefined
+  const start = text.indexOf('(')
+  return { kind, name: text.slice(0, start), args: argumentsIn(text.slice(start + 1, -1)), text }
+}
+
+const ARGUMENT = /\s*('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^,'"\s]+)\s*(?:,|$)/sy
+
+/** Numbers, texts and paths between commas. */
+function argumentsIn(text: string): Operand[] {
+  const found: Operand[] = []
+  ARGUMENT.lastIndex = 0
+  while (ARGUMENT.lastIndex < text.length) {
+    const [token, ...more] = tokensOf(ARGUMENT.exec(text)?.[1] ?? '')
+    const one = token && more.length === 0 ? operandOf(token) : undefined
+    if (!one) throw new RuleError(`“${text}” cannot be read`)
+    found.push(one)
+  }
+  return found
 }
 
 function tokensOf(text: string): Token[] {
@@ -104,8 +118,16 @@ function tokensOf(text: string): Token[] {
 const unquoted = (text: string): string => text.slice(1, -1).replaceAll(`\\${text[0]}`, text[0] ?? '')
 
 function pathOf(text: string): Operand {
-  const [name = '', modifier, ...more] = text.split(':')
-  // `@collection.posts:alias.title` names a join; everything else after a colon is a modifier at the end.
+  // `@collection.posts:alias.title` names a join; a colon elsewhere is a modifier at the end.
+  const [, start = '', alias, rest = ''] = /^(@collection\.[^.:]+)(:\w+)?(.*)$/s.exec(text) ?? [
+    text,
+    '',
+    undefined,
+    text,
+  ]
+  const [name = '', modifier, ...more] = rest.split(':')
   if (more.length > 0 || modifier?.includes('.')) return { kind: 'path', path: [text], modifier: undefined, text }
-  return { kind: 'path', path: name.split('.'), modifier, text }
+  const path = `${start}${name}`.split('.')
+  if (alias !== undefined) path[1] = `${path[1] ?? ''}${alias}`
+  return { kind: 'path', path, modifier, text }
 }

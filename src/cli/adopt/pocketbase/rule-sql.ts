@@ -1,16 +1,13 @@
 import { Ident } from '../../../db/sql.ts'
 import type { Collection, CollectionField } from './collections.ts'
-import { type Operand, operandIn, parseRule, type Rule, type RuleComparison, RuleError } from './rule-parser.ts'
+import { comparison, type EmptyValue, isMultiple, type RuleKind, type RuleValue } from './rule-comparison.ts'
+import { distanceInKm, formattedMoment, insideJson } from './rule-functions.ts'
+import { type Operand, parseRule, type Rule, type RuleComparison, RuleError } from './rule-parser.ts'
 import { HELPERS, MACROS } from './sql-functions.ts'
 
 export const quoted = (name: string): string => new Ident(name).quoted
 export const literal = (text: string): string =>
   text.includes('\\') ? `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'` : `'${text.replaceAll("'", "''")}'`
-
-type Kind = 'text' | 'number' | 'bool'
-/** An operand as SQL. `isMulti`: its joins may give several rows. */
-type Value = { sql: string; kind: Kind; isMulti: boolean; constant?: string | number | boolean; isRequest?: true }
-type Empty = { kind: 'empty' }
 
 export type World = { byName: ReadonlyMap<string, Collection>; byId: ReadonlyMap<string, Collection> }
 export type Compiled = {
@@ -65,7 +62,7 @@ export function compileRule(
     joins: Joins,
     key: string,
     isMulti: boolean,
-  ): Value => {
+  ): RuleValue => {
     const at = column(row, field.name)
     if (field.isMultiple) {
       if (modifier === 'length') return { sql: `cardinality(${at})::double precision`, kind: 'number', isMulti }
@@ -75,10 +72,18 @@ export function compileRule(
       }
       return lowered({ sql: `${HELPERS}.json_text(${at})`, kind: 'text', isMulti }, modifier)
     }
-    // Empty there is unknown here; of a row that is not there, everything is unknown on both sides.
+    if (['select', 'relation', 'file'].includes(field.type) && (modifier === 'length' || modifier === 'each')) {
+      if (modifier === 'each') return ofField(row, field, undefined, joins, key, isMulti)
+      return {
+        sql: `(case when coalesce(${at}, '') = '' then 0 else 1 end)::double precision`,
+        kind: 'number',
+        isMulti,
+      }
+    }
+    // EmptyValue there is unknown here; of a row that is not there, everything is unknown on both sides.
     const present = (sql: string): string =>
       row.startsWith('j') ? `case when ${row}.id is not null then ${sql} end` : sql
-    const plain = (sql: string, kind: Kind): Value => lowered({ sql, kind, isMulti }, modifier)
+    const plain = (sql: string, kind: RuleKind): RuleValue => lowered({ sql, kind, isMulti }, modifier)
     switch (field.type) {
       case 'number':
         return plain(`${at}::double precision`, 'number')
@@ -86,18 +91,20 @@ export function compileRule(
         return plain(at, 'bool')
       case 'date':
       case 'autodate':
-        return plain(present(`${HELPERS}.date_text(${at})`), 'text')
+        return { ...plain(present(`${HELPERS}.date_text(${at})`), 'text'), moment: `(${at} at time zone 'UTC')` }
       case 'relation':
         return plain(present(`coalesce(${at}, '')`), 'text')
       case 'json':
+        // What a view selects has a type of its own.
+        return plain(collection.type === 'view' ? `to_jsonb(${at})` : at, 'json')
       case 'geoPoint':
-        throw new RuleError(`${field.name} holds JSON, which compares in another way here`)
+        throw new RuleError(`${field.name} is a point, which compares in another way here`)
       default:
         return plain(at, 'text')
     }
   }
 
-  const lowered = (value: Value, modifier: string | undefined): Value => {
+  const lowered = (value: RuleValue, modifier: string | undefined): RuleValue => {
     if (modifier === undefined) return value
     if (modifier === 'lower' && value.kind === 'text') return { ...value, sql: `lower(${value.sql} collate "C")` }
     throw new RuleError(`:${modifier} cannot be said here`)
@@ -111,7 +118,7 @@ export function compileRule(
     joins: Joins,
     prefix: string,
     multi: boolean,
-  ): Value => {
+  ): RuleValue => {
     let [at, one, isMulti, key] = [row, start, multi, prefix]
     for (const [index, name] of path.entries()) {
       const isLast = index === path.length - 1
@@ -140,6 +147,12 @@ export function compileRule(
         if (operand.modifier !== undefined) throw new RuleError(`:${operand.modifier} cannot be said here`)
         return { sql: `(${column(at, name)} ->> '${part}')::double precision`, kind: 'number', isMulti }
       }
+      if (field.type === 'json') {
+        if (operand.modifier !== undefined) throw new RuleError(`:${operand.modifier} cannot be said here`)
+        return { sql: insideJson(column(at, name), field, path.slice(index + 1)), kind: 'json', isMulti }
+      }
+      if (field.type === 'relation' && !field.isMultiple && part === 'id' && index === path.length - 2)
+        return ofField(at, field, operand.modifier, joins, key, isMulti)
       const target = field.type === 'relation' ? world.byId.get(field.target) : undefined
       if (!target || target.type === 'view') throw new RuleError(`${one.name}.${name} leads to no table`)
       at = join(
@@ -153,9 +166,18 @@ export function compileRule(
     throw new RuleError(`${operand.text} cannot be read`)
   }
 
-  const ofAuth = (path: readonly string[], operand: Operand & { kind: 'path' }, joins: Joins): Value | Empty => {
+  const leadsBack = (name: string, to: Collection): boolean => {
+    const [, from = '', by = ''] = /^(.+)_via_(.+)$/.exec(name) ?? []
+    return world.byName.get(from)?.fields.some((field) => field.name === by && field.target === to.id) === true
+  }
+
+  const ofAuth = (
+    path: readonly string[],
+    operand: Operand & { kind: 'path' },
+    joins: Joins,
+  ): RuleValue | EmptyValue => {
     const [name = '', ...rest] = path
-    const request = (sql: string, kind: Kind): Value =>
+    const request = (sql: string, kind: RuleKind): RuleValue =>
       lowered({ sql: `(select ${HELPERS}.${sql})`, kind, isMulti: false, isRequest: true }, operand.modifier)
     if (rest.length === 0) {
       if (name === 'id') return request('auth_id()', 'text')
@@ -163,39 +185,68 @@ export function compileRule(
       if (name === 'verified') return request('auth_verified()', 'bool')
       if (name === 'email') return request('auth_email()', 'text')
     }
-    const holders = [...world.byName.values()].filter(
-      (one) => one.type === 'auth' && one.fields.some((field) => field.name === name),
-    )
-    const [only, ...others] = holders
-    if (!only) return { kind: 'empty' }
-    if (others.length > 0) throw new RuleError(`${operand.text} is a field of several auth collections`)
-    const alias = join(
-      joins,
-      '@auth',
-      (as) =>
-        `left join ${tableOf(only)} ${as} on ${column(as, 'account_id')} = svc.uid() and ${HELPERS}.auth_collection() = ${literal(only.name)}`,
-    )
-    return follow(only, alias, path, operand, joins, '@auth', false)
-  }
-
-  /** `geoDistance(lonA, latA, lonB, latB)` in km, on a sphere. */
-  const distanceOf = (operand: Operand & { kind: 'call' }, joins: Joins): Value => {
-    const given = /^geoDistance\(([^()]*)\)$/.exec(operand.text)?.[1]?.split(',') ?? []
-    if (given.length !== 4) throw new RuleError(`${operand.text} cannot be said here`)
-    const values = given.map((text) => {
-      const value = operandOf(operandIn(text.trim()), joins)
-      if (value.kind !== 'number') throw new RuleError(`${text.trim()} is no number`)
-      return value
+    const auth = [...world.byName.values()].filter(({ type }) => type === 'auth')
+    if (rest.length === 0 && name === 'collectionId') {
+      const ids = auth.map((one) => `when ${literal(one.name)} then ${literal(one.id)}`).join(' ')
+      return lowered(
+        { sql: `(case (select ${HELPERS}.auth_collection()) ${ids} end)`, kind: 'text', isMulti: false },
+        operand.modifier,
+      )
+    }
+    const holders = auth.filter((one) => one.fields.some((field) => field.name === name) || leadsBack(name, one))
+    const values = holders.map((one) => {
+      const alias = join(
+        joins,
+        `@auth.${one.name}`,
+        (as) =>
+          `left join ${tableOf(one)} ${as} on ${column(as, 'account_id')} = svc.uid() and ${HELPERS}.auth_collection() = ${literal(one.name)}`,
+      )
+      return follow(one, alias, path, operand, joins, `@auth.${one.name}`, false)
     })
-    const [lonA, latA, lonB, latB] = values.map(({ sql }) => sql)
-    const cosine = `cos(radians(${latA})) * cos(radians(${latB})) * cos(radians(${lonB}) - radians(${lonA})) + sin(radians(${latA})) * sin(radians(${latB}))`
-    return { sql: `(6371 * acos(least(1, greatest(-1, ${cosine}))))`, kind: 'number', isMulti: values.some(isMultiple) }
+    const [only, ...others] = values
+    if (!only) return { kind: 'empty', isNull: true }
+    if (others.length === 0) return only
+    // The caller is of one of them, and of the others every value is unknown.
+    if (others.some(({ kind }) => kind !== only.kind))
+      throw new RuleError(`${operand.text} has different types in several auth collections`)
+    const cases = values.map(({ sql }, index) => `when ${literal(holders[index]?.name ?? '')} then ${sql}`).join(' ')
+    return {
+      sql: `(case ${HELPERS}.auth_collection() ${cases} end)`,
+      kind: only.kind,
+      isMulti: values.some(isMultiple),
+    }
   }
 
-  const operandOf = (operand: Operand, joins: Joins): Value | Empty => {
-    if (operand.kind === 'call') return distanceOf(operand, joins)
+  const called = (operand: Operand & { kind: 'call' }, joins: Joins): RuleValue => {
+    const values = operand.args.map((one) => operandOf(one, joins))
+    if (operand.name === 'geoDistance' && values.length === 4) {
+      const [lonA = '', latA = '', lonB = '', latB = ''] = values.map((value) => {
+        if (value.kind !== 'number') throw new RuleError(`${operand.text} is not of numbers`)
+        return value.sql
+      })
+      // One of several rows is enough, whatever the operator.
+      return { sql: distanceInKm(lonA, latA, lonB, latB), kind: 'number', isMulti: false }
+    }
+    const [format, time] = values
+    if (
+      operand.name === 'strftime' &&
+      values.length === 2 &&
+      format &&
+      time &&
+      format.kind === 'text' &&
+      time.kind === 'text'
+    ) {
+      if (typeof format.constant !== 'string' || time.moment === undefined)
+        throw new RuleError(`${operand.text} is not of a format and a date`)
+      return { sql: formattedMoment(format.constant, time.moment), kind: 'text', isMulti: time.isMulti }
+    }
+    throw new RuleError(`${operand.text} cannot be said here`)
+  }
+
+  const operandOf = (operand: Operand, joins: Joins): RuleValue | EmptyValue => {
+    if (operand.kind === 'call') return called(operand, joins)
     if (operand.kind === 'text') {
-      if (operand.value === '') return { kind: 'empty' }
+      if (operand.value === '') return { kind: 'empty', isNull: false }
       return { sql: literal(operand.value), kind: 'text', isMulti: false, constant: operand.value }
     }
     if (operand.kind === 'number')
@@ -203,21 +254,25 @@ export function compileRule(
     const { path, modifier, text } = operand
     const [first = '', second = '', ...rest] = path
     if (path.length === 1 && modifier === undefined) {
-      if (first === 'null') return { kind: 'empty' }
-      if (first === 'true' || first === 'false')
-        return { sql: first, kind: 'bool', isMulti: false, constant: first === 'true' }
+      const word = collection.fields.some(({ name }) => name === first) ? '' : first.toLowerCase()
+      if (word === 'null') return { kind: 'empty', isNull: true }
+      if (word === 'true' || word === 'false')
+        return { sql: word, kind: 'bool', isMulti: false, constant: word === 'true' }
       const macro = MACROS.get(first)
-      if (macro) return { ...macro, isMulti: false }
+      if (macro)
+        return { ...macro, isMulti: false, ...(macro.kind === 'text' && { moment: `(${macro.sql})::timestamp` }) }
     }
     if (first === '@request' && second === 'auth' && rest.length > 0) {
       seen.visitors = true
       return ofAuth(rest, operand, joins)
     }
-    if (first === '@request' && (second === 'body' || second === 'data') && rest.length === 1) {
+    if (first === '@request' && (second === 'body' || second === 'data') && rest.length > 0) {
       const [name = ''] = rest
       if (places.body === undefined) throw new RuleError(`${text} has no meaning where nothing is sent`)
       seen.body = true
-      if (modifier === 'isset') throw new RuleError(':isset cannot be known by the database')
+      if (rest.length > 1) return follow(collection, places.body, rest, operand, joins, '@body', false)
+      if (modifier === 'isset')
+        throw new RuleError('the database cannot know what was sent, as :isset needs; :changed it can')
       if (modifier === 'changed') {
         if (!places.isUpdate) throw new RuleError(':changed has no meaning for a new record')
         const field = fieldOf(collection, name)
@@ -231,7 +286,9 @@ export function compileRule(
       return ofField(places.body, fieldOf(collection, name), modifier, joins, `@body.${name}`, false)
     }
     if (first === '@collection' && rest.length > 0) {
-      const other = world.byName.get(second)
+      // `name:alias` is a join of its own.
+      const [name = ''] = second.split(':')
+      const other = world.byName.get(name) ?? world.byId.get(name)
       if (!other || other.type === 'view') throw new RuleError(`${text} names no table`)
       const alias = join(joins, `@collection.${second}`, (as) => `left join ${tableOf(other)} ${as} on true`)
       return follow(other, alias, rest, operand, joins, `@collection.${second}`, true)
@@ -259,57 +316,4 @@ export function compileRule(
   const sql =
     main.list.length > 0 ? `exists (select from (select 1) o ${main.list.join(' ')} where ${expression})` : expression
   return { sql, needsFunction: seen.tables, needsBody: seen.body, namesVisitors: seen.visitors }
-}
-
-const isMultiple = (value: Value | Empty): boolean => value.kind !== 'empty' && value.isMulti
-
-/** SQLite finds an unknown value equal to an empty one wherever one of both may be empty. */
-function comparison(operator: string, left: Value | Empty, right: Value | Empty): string {
-  if (operator === '=' || operator === '!=') return equality(operator === '=', left, right)
-  if (left.kind === 'empty' || right.kind === 'empty') {
-    throw new RuleError(`${operator} with an empty value cannot be said here`)
-  }
-  if (operator === '~' || operator === '!~') return likeness(operator === '~', left, right)
-  const [a, b] = alike(left, right)
-  if (a.kind === 'bool') throw new RuleError(`${operator} between booleans cannot be said here`)
-  const collation = a.kind === 'text' ? ' collate "C"' : ''
-  return `(${a.sql} ${operator} ${b.sql}${collation})`
-}
-
-function equality(isEqual: boolean, left: Value | Empty, right: Value | Empty): string {
-  if (left.kind === 'empty' && right.kind === 'empty') return isEqual ? 'true' : 'false'
-  if (left.kind === 'empty') return equality(isEqual, right, left)
-  if (right.kind === 'empty') {
-    const empty = left.kind === 'text' ? `coalesce(${left.sql}, '') = ''` : `${left.sql} is null`
-    return isEqual ? `(${empty})` : `(not ${empty.includes(' is null') ? `(${empty})` : empty})`
-  }
-  const [a, b] = alike(left, right)
-  if (a.constant !== undefined || b.constant !== undefined) {
-    return isEqual ? `(${a.sql} = ${b.sql})` : `(${a.sql} is distinct from ${b.sql})`
-  }
-  if (a.kind === 'text') return `(coalesce(${a.sql}, '') ${isEqual ? '=' : '<>'} coalesce(${b.sql}, ''))`
-  return `(${a.sql} is ${isEqual ? 'not ' : ''}distinct from ${b.sql})`
-}
-
-/** SQLite ignores the case of ASCII letters alone, as lower() of collation C does. */
-function likeness(isLike: boolean, left: Value, right: Value): string {
-  if (left.kind !== 'text' || right.kind !== 'text') throw new RuleError('~ is for texts')
-  const pattern =
-    typeof right.constant === 'string' || right.isRequest
-      ? `${HELPERS}.like_pattern(${right.sql})`
-      : `'%' || ${right.sql} || '%'`
-  const sql = `lower(${left.sql} collate "C") like lower((${pattern}) collate "C") escape '\\'`
-  return isLike ? `(${sql})` : `(not ${sql})`
-}
-
-function alike(left: Value, right: Value): [Value, Value] {
-  if (left.kind === right.kind) return [left, right]
-  const asBool = (value: Value): Value | undefined =>
-    value.kind === 'number' && (value.constant === 0 || value.constant === 1)
-      ? { ...value, kind: 'bool', sql: String(value.constant === 1), constant: value.constant === 1 }
-      : undefined
-  const [a, b] = [asBool(left), asBool(right)]
-  if (left.kind === 'bool' && b) return [left, b]
-  if (right.kind === 'bool' && a) return [a, right]
-  throw new RuleError(`a ${left.kind} and a ${right.kind} compare in another way here`)
 }

@@ -2,7 +2,9 @@ import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note, PlannedPolicy, PlannedTable } from '../plan.ts'
 import type { Collection, CollectionField } from './collections.ts'
 import { generatorOf } from './generated-text.ts'
+import { indexOf } from './indexes.ts'
 import { accessOf } from './policies.ts'
+import { relationViewsOf } from './relation-views.ts'
 import { literal, quoted, type World } from './rule-sql.ts'
 import { HELPERS, helperFunctions } from './sql-functions.ts'
 import type { Statement, TargetColumn } from './statements.ts'
@@ -35,6 +37,7 @@ export function targetSchemaOf(
   collections: readonly Collection[],
   counts: Counts,
   profile: string | undefined,
+  withRelationViews: boolean,
 ): TargetSchema {
   const notes: Note[] = []
   const kept = collections.filter(({ type }) => type !== 'view')
@@ -74,6 +77,7 @@ export function targetSchemaOf(
     collections.filter(({ type }) => type === 'view'),
     world,
   )
+  const relations = withRelationViews ? relationViewsOf(collections, world) : { views: [], planned: [], notes: [] }
   const [first] = profiles
   if (first) access.push(...laterProfiles(first))
   return {
@@ -86,13 +90,14 @@ export function targetSchemaOf(
         columns: columns.map(({ name, type, from }) => ({ name, type, from })),
       })),
       ...views.planned,
+      ...relations.planned,
     ],
     policies: [...policies, ...views.policies],
-    views: views.views,
+    views: [...views.views, ...relations.views],
     statements,
     access,
     constraints: tables.flatMap(({ collection, columns }) => constraintsOf(collection, columns, world, notes)),
-    notes: [...notes, ...views.notes],
+    notes: [...notes, ...views.notes, ...relations.notes],
   }
 }
 
@@ -155,8 +160,11 @@ function columnsOf({ type, fields }: Collection, isWhole: (field: string) => boo
   ]
 }
 
+/** Unless it was changed. */
+const ID_PATTERN = '[a-z0-9]{15}'
+
 /** Ids, moments and row security. */
-function tableSetup({ name, id }: Collection, columns: readonly TargetColumn[]): Statement[] {
+function tableSetup({ name, id, idPattern }: Collection, columns: readonly TargetColumn[]): Statement[] {
   const table = `public.${quoted(name)}`
   const dates = columns.filter(({ field }) => field?.type === 'autodate')
   const touch = `${HELPERS}.${quoted(`touch_${id}`)}`
@@ -170,7 +178,7 @@ function tableSetup({ name, id }: Collection, columns: readonly TargetColumn[]):
     .map((column) => `new.${quoted(column.name)} := old.${quoted(column.name)};`)
     .join(' ')
   const all = [
-    `alter table ${table} alter column id set default ${HELPERS}.new_id()`,
+    `alter table ${table} alter column id set default ${(idPattern === ID_PATTERN ? undefined : generatorOf(idPattern)) ?? `${HELPERS}.new_id()`}`,
     ...columns.flatMap((column) => {
       const made = generatorOf(column.field?.autogenerate ?? '')
       return made === undefined ? [] : [`alter table ${table} alter column ${quoted(column.name)} set default ${made}`]
@@ -283,7 +291,7 @@ function constraintsOf(
       notes.push({
         level: 'changed',
         what: `${name}.${column.name}`,
-        why: 'several relations are a text[] of ids without a foreign key',
+        why: 'several relations are a text[] of ids without a foreign key; --relation-views adds a view of them as rows',
       })
   }
   for (const text of indexes) {
@@ -298,34 +306,8 @@ function constraintsOf(
       collection: name,
       name: title,
       isIndex: true,
-      sql: `create ${index.unique ? 'unique ' : ''}index ${quoted(title)} on ${table} (${index.columns.map(quoted).join(', ')})${index.where}`,
+      sql: `create ${index.unique ? 'unique ' : ''}index ${quoted(title)} on ${table} (${index.parts.join(', ')})${index.where}`,
     })
   }
   return found
-}
-
-/** Plain lists of columns; those of columns that accounts have instead are not needed. */
-function indexOf(
-  text: string,
-  columns: readonly TargetColumn[],
-): { name: string; unique: boolean; columns: string[]; where: string } | 'skip' | undefined {
-  const found =
-    /^\s*create\s+(unique\s+)?index\s+(?:if\s+not\s+exists\s+)?[`"[]?(\w+)[`"\]]?\s+on\s+[`"[]?\w+[`"\]]?\s*\(([^()]*)\)\s*(where\s+.*)?;?\s*$/is.exec(
-      text,
-    )
-  if (!found) return undefined
-  const names = (found[3] ?? '')
-    .split(',')
-    .map((part) => /^\s*[`"[]?(\w+)[`"\]]?(?:\s+(?:asc|desc))?\s*$/i.exec(part)?.[1])
-  const known = new Set(columns.map(({ name }) => name))
-  if (names.some((name) => name === 'tokenKey' || name === 'email') && !known.has('email')) return 'skip'
-  const where = /^where\s+[`"[]?(\w+)[`"\]]?\s*(?:!=|<>)\s*''\s*$/i.exec((found[4] ?? '').trim())?.[1]
-  if (found[4] !== undefined && (where === undefined || !known.has(where))) return undefined
-  if (names.some((name) => name === undefined || !known.has(name))) return undefined
-  return {
-    name: found[2] ?? '',
-    unique: found[1] !== undefined,
-    columns: names.flatMap((name) => name ?? []),
-    where: where === undefined ? '' : ` where ${quoted(where)} <> ''`,
-  }
 }

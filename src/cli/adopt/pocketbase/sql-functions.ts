@@ -27,6 +27,7 @@ export const MACROS: ReadonlyMap<string, { sql: string; kind: 'text' | 'number' 
   ['@monthEnd', text(start('month', " + interval '1 month' - interval '1 millisecond'"))],
   ['@yearStart', text(start('year'))],
   ['@yearEnd', text(start('year', " + interval '1 year' - interval '1 millisecond'"))],
+  ['@second', { sql: `floor(extract(second from ${UTC}))::double precision`, kind: 'number' }],
   ['@minute', part('minute')],
   ['@hour', part('hour')],
   ['@day', part('day')],

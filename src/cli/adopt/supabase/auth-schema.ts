@@ -14,6 +14,14 @@ export const AUTH_FUNCTIONS: readonly string[] = [
   `create or replace function auth.jwt() returns jsonb language sql stable ${SAFE} as $f$ select svc.jwt_claims()::jsonb $f$`,
 ]
 
+/** Triggers that announce changes call these; without them no row could be written. Nothing hears what they say. */
+export const REALTIME_FUNCTIONS: readonly string[] = [
+  `create or replace function realtime.topic() returns text language sql stable as $f$ select null::text $f$`,
+  `create or replace function realtime.send(payload jsonb, event text, topic text, private boolean default true) returns void language sql as $f$ select $f$`,
+  `create or replace function realtime.broadcast_changes(topic_name text, event_name text, operation text, table_name text, table_schema text,
+     new record, old record, level text default 'ROW') returns void language plpgsql as $f$ begin end $f$`,
+]
+
 /** A table of the source's columns, without what only Supabase's own programs need. */
 export function authUsersTable(columns: readonly SourceColumn[]): string {
   const defined = columns.map(({ name, type, generated, default: value }) => {

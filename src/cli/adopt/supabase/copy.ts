@@ -7,9 +7,10 @@ import { finishTables, makeTables, tableExists } from '../database/make-schema.t
 import { joinRole, prepareOwner, prepareRole, SUPABASE_HELPERS } from '../database/owner.ts'
 import { bringUsers } from '../database/people.ts'
 import { bringTable, countRows } from '../database/rows.ts'
-import { bringFilesOf, hasMark, makeExtensions, markAs, type Target } from '../database/target.ts'
-import { AUTH_FUNCTIONS, authUsersTable, mirrorStatements } from './auth-schema.ts'
+import { bringFilesOf, hasMark, makeExtensions, markAs, rowProgress, type Target } from '../database/target.ts'
+import { AUTH_FUNCTIONS, authUsersTable, mirrorStatements, REALTIME_FUNCTIONS } from './auth-schema.ts'
 import { makeBuckets, makeSchedules } from './beside-tables.ts'
+import { broadcasts } from './extras.ts'
 import { currentObjects } from './objects.ts'
 import { allUsers } from './people.ts'
 import type { SupabasePlan } from './plan-supabase.ts'
@@ -33,14 +34,18 @@ export async function copySupabase(
     plan.notes,
   )
   let [rows, tables] = [0, 0]
+  const progress = rowProgress(plan)
+  const heard = (count: number): void => progress.add(count)
   for (const table of catalogue.tables) {
     if (table.kind === 'p' || !(await tableExists(client, table))) continue
     const isNew = !(await hasMark(client, SOURCE, 'rows', `${table.schema}.${table.name}`))
-    const added = await bringTable({ source: SOURCE, target: client, from }, table)
+    const added = await bringTable({ source: SOURCE, target: client, from, heard }, table)
     rows += added
     if (isNew) tables++
+    progress.fileDone()
     if (added > 0) await compareCounts(client, from, table)
   }
+  progress.end()
   await inTransaction(client, () => finish(client, planned))
   const count = files ? await bringFilesOf(target, SOURCE, files, currentObjects(from, planned.buckets), plan) : 0
   return { tables, users, rows, files: count }
@@ -71,7 +76,10 @@ async function makeSchema(client: pg.Client, planned: SupabasePlan): Promise<voi
   await makeExtensions(client, planned.extensions, planned.plan.notes)
   await makeTables(
     client,
-    { ...planned.catalogue, schemas: [...planned.catalogue.schemas, { name: 'auth' }, { name: 'storage' }] },
+    {
+      ...planned.catalogue,
+      schemas: [...planned.catalogue.schemas, ...schemasOfSupabase(planned).map((name) => ({ name }))],
+    },
     authSteps(planned).concat(planned.steps),
     planned.plan.notes,
   )
@@ -86,8 +94,17 @@ const step = (what: string, sql: string, more: Partial<SchemaStep> = {}): Schema
   ...more,
 })
 
+/** Its own schemas of which a part is made here. */
+export const schemasOfSupabase = ({ catalogue }: SupabasePlan): string[] => [
+  'auth',
+  'storage',
+  ...(broadcasts(catalogue) ? ['realtime'] : []),
+]
+
 /** The parts of Supabase's own schemas that apps use. */
-export function authSteps({ authUsers, authTriggers, buckets }: SupabasePlan): SchemaStep[] {
+export function authSteps(planned: SupabasePlan): SchemaStep[] {
+  const { authUsers, authTriggers, buckets } = planned
+  const schemas = schemasOfSupabase(planned).join(', ')
   const mirror = mirrorStatements(authUsers.columns)
   const open = `anon, authenticated, service_role`
   return [
@@ -96,8 +113,9 @@ export function authSteps({ authUsers, authTriggers, buckets }: SupabasePlan): S
     ...AUTH_FUNCTIONS.map((sql) => step('functions of auth', sql)),
     ...STORAGE_FUNCTIONS.map((sql) => step('functions of storage', sql)),
     ...storageViews(buckets).map((sql) => step('views of storage', sql)),
-    step('schema auth', `grant usage on schema auth, storage to ${open}`),
-    step('functions', `grant execute on all functions in schema auth, storage to ${open}`),
+    ...(broadcasts(planned.catalogue) ? REALTIME_FUNCTIONS : []).map((sql) => step('functions of realtime', sql)),
+    step('schema auth', `grant usage on schema ${schemas} to ${open}`),
+    step('functions', `grant execute on all functions in schema ${schemas} to ${open}`),
     step('views of storage', 'grant select on storage.objects to anon, authenticated', { level: 'closed' }),
     ...authTriggers.flatMap(({ name, text, state }) =>
       state === 'D'

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import { type Catalogue, policiesQuery, type SourcePolicy, type SourceTrigger } from '../database/catalogue.ts'
-import { readRows } from '../database/source.ts'
+import { readableTables, readRows } from '../database/source.ts'
 import type { Note } from '../plan.ts'
 
 /** Schemas of Supabase's own programs and of extensions that it places there. */
@@ -39,12 +39,16 @@ export const SUPABASE_SCOPE = {
 /** Whom policies and grants may name. */
 export const SUPABASE_ROLES: ReadonlySet<string> = new Set(['anon', 'authenticated', 'service_role'])
 
+/** Calls that say something and expect nothing. */
+const BROADCASTS = /\brealtime\.(send|broadcast_changes|topic)\b/i
+
 const NOT_HERE: readonly [RegExp, string][] = [
   [/\bnet\.http_/i, 'pg_net: webhooks and jobs of the type http call other servers here'],
   [/\bvault\./i, 'Vault: secrets belong into the configuration of what uses them'],
   [/\bcron\.(un)?schedule/i, 'pg_cron: schedules are made by svc or the dashboard here'],
   [/\bsupabase_functions\./i, 'database webhooks: webhooks are made by svc or the dashboard here'],
-  [/\brealtime\./i, 'realtime: channels and live lists are routes here'],
+  [BROADCASTS, 'broadcasts of realtime, which nothing hears here: watched tables and live lists have the changes'],
+  [/\brealtime\.(?!(send|broadcast_changes|topic)\b)/i, 'realtime: channels and live lists are routes here'],
   [/\bpgmq(_public)?\./i, 'pgmq: jobs are a queue here'],
   [/\bgraphql(_public)?\./i, 'pg_graphql: GraphQL is a route here'],
   [
@@ -54,22 +58,25 @@ const NOT_HERE: readonly [RegExp, string][] = [
   [/request\.(headers?|method|path|cookies?)\b/i, 'a setting of PostgREST that requests do not set here'],
 ]
 
+const textsOf = ({ functions, views, policies }: Catalogue): { what: string; text: string }[] => [
+  ...functions.map(({ schema, signature, body }) => ({ what: `function ${schema}.${signature}`, text: body })),
+  ...views.map(({ schema, name, text }) => ({ what: `view ${schema}.${name}`, text })),
+  ...policies.map((one) => ({
+    what: `policy ${one.name} of ${one.schema}.${one.table}`,
+    text: `${one.using} ${one.check}`,
+  })),
+]
+
+export const broadcasts = (catalogue: Catalogue): boolean =>
+  textsOf(catalogue).some(({ text }) => BROADCASTS.test(text))
+
 /** Bodies are read when they run: what they would miss then is said now. */
-export function missingInBodies({ functions, views, policies }: Catalogue): Note[] {
-  const all = [
-    ...functions.map(({ schema, signature, body }) => ({ what: `function ${schema}.${signature}`, text: body })),
-    ...views.map(({ schema, name, text }) => ({ what: `view ${schema}.${name}`, text })),
-    ...policies.map((one) => ({
-      what: `policy ${one.name} of ${one.schema}.${one.table}`,
-      text: `${one.using} ${one.check}`,
-    })),
-  ]
-  return all.flatMap(({ what, text }) =>
+export const missingInBodies = (catalogue: Catalogue): Note[] =>
+  textsOf(catalogue).flatMap(({ what, text }) =>
     NOT_HERE.filter(([pattern]) => pattern.test(text)).map(
       ([, why]): Note => ({ level: 'warning', what, why: `it uses ${why}` }),
     ),
   )
-}
 
 /** Extensions that have no equal, or whose work something here does. */
 const EXTENSIONS: ReadonlyMap<string, string> = new Map([
@@ -109,11 +116,7 @@ export async function readExtensions(from: pg.Client, notes: Note[]): Promise<So
 export type SourceJob = { name: string; expression: string; command: string; role: string; isActive: boolean }
 
 export async function readJobs(from: pg.Client, notes: Note[]): Promise<SourceJob[]> {
-  const [has] = await readRows<{ there: boolean }>(
-    from,
-    `select coalesce(has_table_privilege(to_regclass('cron.job'), 'select'), false) as there`,
-  )
-  if (!has?.there) return []
+  if (!(await readableTables(from, ['cron.job'])).has('cron.job')) return []
   const jobs = await readRows<SourceJob>(
     from,
     `select coalesce(j ->> 'jobname', 'job ' || (j ->> 'jobid')) as name, j ->> 'schedule' as expression, j ->> 'command' as command,
@@ -144,34 +147,33 @@ export async function readWatched(from: pg.Client): Promise<{ schema: string; na
   )
 }
 
+/** Tables of Supabase's own programs whose rows have no equal. */
+const LISTED: readonly (readonly [table: string, what: string, why: string])[] = [
+  ['vault.secrets', 'secrets of Vault', 'are not read: put them where they are used'],
+  ['auth.saml_providers', 'providers of SAML', 'have no equal here'],
+  [
+    'auth.custom_oauth_providers',
+    'sign-in providers of your own',
+    'are configuration here: set them under the same name',
+  ],
+  ['auth.oauth_clients', 'OAuth clients', 'register again: their secrets are hashes'],
+  ['auth.webauthn_credentials', 'passkeys', 'are bound to the old address: these people enrol again'],
+  ['storage.buckets_analytics', 'analytics buckets', 'have no equal here'],
+  ['storage.buckets_vectors', 'vector buckets', 'have no equal here: vectors are columns'],
+  ['storage.s3_multipart_uploads', 'unfinished uploads', 'are begun again'],
+]
+
 /** What Supabase has besides tables, policies, users and files. */
 export async function listOthers(from: pg.Client, triggers: readonly SourceTrigger[], notes: Note[]): Promise<void> {
-  const [has] = await readRows<{
-    secrets: boolean
-    sso: boolean
-    clients: boolean
-    iceberg: boolean
-    vectors: boolean
-  }>(
+  const there = await readableTables(
     from,
-    `select to_regclass('vault.secrets') is not null as secrets, to_regclass('auth.saml_providers') is not null as sso,
-       to_regclass('auth.oauth_clients') is not null as clients, to_regclass('storage.buckets_analytics') is not null as iceberg,
-       to_regclass('storage.buckets_vectors') is not null as vectors`,
+    LISTED.map(([table]) => table),
   )
-  const count = async (table: string): Promise<number> => {
-    const [may] = await readRows<{ read: boolean }>(from, `select has_table_privilege('${table}', 'select') as read`)
-    if (!may?.read) return 0
-    return (await readRows<{ count: number }>(from, `select count(*) as count from ${table}`))[0]?.count ?? 0
+  for (const [table, what, why] of LISTED) {
+    if (!there.has(table)) continue
+    const [rows] = await readRows<{ count: number }>(from, `select count(*) as count from ${table}`)
+    if (rows && rows.count > 0) notes.push({ level: 'skipped', what: `${rows.count} ${what}`, why })
   }
-  const note = (many: number, what: string, why: string): void => {
-    if (many > 0) notes.push({ level: 'skipped', what: `${many} ${what}`, why })
-  }
-  if (has?.secrets) note(await count('vault.secrets'), 'secrets of Vault', 'are not read: put them where they are used')
-  if (has?.sso) note(await count('auth.saml_providers'), 'providers of SAML', 'have no equal here')
-  if (has?.clients) note(await count('auth.oauth_clients'), 'OAuth clients', 'register again: their secrets are hashes')
-  if (has?.iceberg) note(await count('storage.buckets_analytics'), 'analytics buckets', 'have no equal here')
-  if (has?.vectors)
-    note(await count('storage.buckets_vectors'), 'vector buckets', 'have no equal here: vectors are columns')
   const its = await readRows<SourcePolicy>(
     from,
     policiesQuery(`n.nspname in ('auth', 'realtime') or (n.nspname = 'storage' and c.relname <> 'objects')`),

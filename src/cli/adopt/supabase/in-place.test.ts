@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { adopting } from '../../../../test/kit/adopt.ts'
 import { listenTo } from '../../../../test/kit/event-stream.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
-import { supabaseDatabase } from '../../../../test/kit/supabase.ts'
+import { OBJECTS_OF_SUPABASE, supabaseDatabase } from '../../../../test/kit/supabase.ts'
 import { adoptSupabase } from './supabase.ts'
 
 const APP = `
@@ -18,20 +18,6 @@ const APP = `
   grant all on public.notes, public.bare to anon, authenticated; grant all on sequence public.notes_id_seq to anon, authenticated;
   alter publication supabase_realtime add table public.notes;`
 
-const rights = (acl: string, kind: string, owner: string): string =>
-  `(select string_agg(x.grantee || x.privilege_type, ',' order by x.grantee, x.privilege_type) from aclexplode(coalesce(${acl}, acldefault(${kind}, ${owner}))) x)`
-
-/** Everything of the schemas that are not ours, as text. */
-const OBJECTS = `
-  select string_agg(t, E'\\n' order by t collate "C") as all from (
-    select concat_ws(' ', 'relation', c.oid::regclass, c.relkind, pg_get_userbyid(c.relowner), c.relrowsecurity, ${rights('c.relacl', `case c.relkind when 'S' then 's'::"char" else 'r' end`, 'c.relowner')}) as t
-      from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('public', 'auth', 'storage', 'extensions') and c.relkind in ('r', 'v', 'S')
-    union all select concat_ws(' ', 'function', p.oid::regprocedure, md5(p.prosrc), ${rights('p.proacl', `'f'`, 'p.proowner')}) from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname in ('public', 'auth', 'storage')
-    union all select concat_ws(' ', 'policy', polname, polrelid::regclass, pg_get_expr(polqual, polrelid)) from pg_policy where polrelid::regclass::text !~ '^svc'
-    union all select concat_ws(' ', 'trigger', tgname, tgrelid::regclass) from pg_trigger where not tgisinternal and tgrelid::regclass::text !~ '^svc'
-    union all select concat_ws(' ', 'schema', n.nspname, ${rights('n.nspacl', `'n'`, 'n.nspowner')}) from pg_namespace n where n.nspname in ('public', 'auth', 'storage', 'extensions', 'svc_supabase')
-  ) x`
-
 const source = await supabaseDatabase()
 const ann = await source.addUser({
   email: 'ann@example.com',
@@ -44,7 +30,7 @@ await source.client.query(`insert into public.notes (owner, text) values ('${ann
   create policy own on storage.objects for select to authenticated using (bucket_id = 'docs' and auth.uid()::text = owner_id)`)
 const adopt = (flags: Record<string, string | true>) =>
   adopting(adoptSupabase, source.url, [], { 'in-place': true, ...flags })
-const objects = async () => (await source.sql(OBJECTS))[0]?.['all']
+const objects = async () => (await source.sql(OBJECTS_OF_SUPABASE))[0]?.['all']
 
 test('in place nothing of theirs changes, and undo leaves what was there', async () => {
   const before = await objects()

@@ -106,10 +106,30 @@ async function keepRows(
     await client.query('release savepoint rows')
   } catch (error) {
     await client.query('rollback to savepoint rows')
+    const isKept = await keepRowsAsServer(client, mirror)
     notes.push({
-      level: 'warning',
+      level: isKept ? 'changed' : 'warning',
       what: 'auth.users',
-      why: `who registers here has no row in it, because the server may not write there: ${(error as Error).message}`,
+      why: isKept
+        ? 'rows of who registers here are written as the role of the server, which owns the functions of the triggers there: it may write there, and not let others'
+        : `who registers here has no row in it, because the server may not write there: ${(error as Error).message}`,
     })
   }
+}
+
+/**
+ * The role that Supabase gives out may write to auth.users, and not grant that. Where the functions of all triggers there are
+ * its own or a superuser's, it runs no code of a lesser role by writing itself.
+ */
+async function keepRowsAsServer(client: pg.Client, mirror: ReturnType<typeof mirrorStatements>): Promise<boolean> {
+  const { rowCount } = await client.query(
+    `select where pg_catalog.has_table_privilege('auth.users', 'select') and pg_catalog.has_table_privilege('auth.users', 'insert')
+       and pg_catalog.has_table_privilege('auth.users', 'update') and pg_catalog.has_table_privilege('auth.users', 'delete')
+       and (select rolbypassrls and not rolsuper from pg_catalog.pg_roles where rolname = current_user)
+       and not exists (select from pg_catalog.pg_trigger t join pg_catalog.pg_proc p on p.oid = t.tgfoid join pg_catalog.pg_roles o on o.oid = p.proowner
+         where t.tgrelid = 'auth.users'::regclass and not t.tgisinternal and not o.rolsuper and o.rolname not in (current_user, 'supabase_auth_admin'))`,
+  )
+  if (rowCount === 0) return false
+  for (const sql of [...mirror.owner, ...mirror.server]) await client.query(sql)
+  return true
 }

@@ -69,6 +69,7 @@ export async function planSupabase(
     ? []
     : stepsOf(copied, { rewrite: (text) => text, roles: SUPABASE_ROLES, missing: () => undefined }, notes)
   if (!options.isInPlace) notes.push(...missingInBodies(catalogue), ...otherSchemas(catalogue))
+  notes.push(...hooksOf(catalogue))
   if (!options.hasFiles && files.count > 0)
     notes.push({
       level: 'skipped',
@@ -116,6 +117,18 @@ const withoutHooks = (catalogue: Catalogue): Catalogue => ({
   ...catalogue,
   triggers: catalogue.triggers.filter(({ functionSchema }) => functionSchema !== 'supabase_functions'),
 })
+
+/** Functions that Supabase's server calls: claims that they add are missing until the hook here is one. */
+const hooksOf = ({ grants }: Catalogue): Note[] =>
+  grants
+    .filter(
+      ({ kind, on, grantee }) => kind === 'function' && grantee === 'supabase_auth_admin' && on.endsWith('(jsonb)'),
+    )
+    .map(({ on }) => ({
+      level: 'warning',
+      what: `function ${on}`,
+      why: 'is an auth hook, which is not called here: see auth.hooks.token_claims, before_sign_up and before_sign_in',
+    }))
 
 const otherSchemas = ({ schemas }: Catalogue): Note[] =>
   schemas

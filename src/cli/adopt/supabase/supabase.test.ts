@@ -10,7 +10,7 @@ import { openConnection } from '../../../db/protocol/driver.ts'
 import { codeOf, stepAt } from '../../../identity/totp-code.ts'
 import { adoptSupabase } from './supabase.ts'
 
-const source = await supabaseDatabase()
+const source = await supabaseDatabase({ isNewest: true })
 const api = await startServer()
 const home = mkdtempSync(join(tmpdir(), 'svc-supabase-'))
 after(() => rmSync(home, { recursive: true, force: true }))
@@ -78,6 +78,11 @@ await source.client.query(`
   create materialized view public.totals as select count(*) as posts from public.posts;
   create function public.whoami() returns json language sql stable as $$ select json_build_object('uid', auth.uid(), 'role', auth.role(), 'email', auth.email(),
     'plan', auth.jwt() -> 'app_metadata' ->> 'plan', 'name', auth.jwt() -> 'user_metadata' ->> 'name', 'claims', current_setting('request.jwt.claims', true)::json ->> 'role') $$;
+  create function public.announce() returns trigger language plpgsql security definer as $$ begin
+    perform realtime.broadcast_changes('topic:' || new.id, tg_op, tg_op, tg_table_name, tg_table_schema, new, old); return null; end $$;
+  create trigger announce after insert or update on public.open for each row execute function public.announce();
+  create function public.add_claims(event jsonb) returns jsonb language sql stable as 'select event'; revoke all on function public.add_claims from public;
+  grant execute on function public.add_claims to supabase_auth_admin;
   create function public.hidden() returns int language sql as 'select 1'; revoke all on function public.hidden() from public;
   create function public.sleeper() returns void language plpgsql security definer as $$ begin perform net.http_post('x'); end $$;
   create function public.pick(p public.titles) returns text language sql as $$ select p.title $$;
@@ -96,7 +101,10 @@ await source.client.query(`
   insert into cron.job values (1, '0 3 * * *', 'delete from public.logs where n > 100', '', 1, '', 'postgres', true, 'tidy'), (2, '30 seconds', 'select 1', '', 1, '', 'postgres', true, 'often'),
     (3, '0 4 * * *', 'select net.http_post(''x'')', '', 1, '', 'postgres', true, 'call');
 `)
-await source.client.query(`alter table auth.users disable trigger on_auth_user_created`)
+await source.client.query(
+  `insert into vault.secrets (secret) values ('hush'); insert into auth.custom_oauth_providers (identifier, client_secret) values ('custom:corp', 'hush');
+   alter table auth.users disable trigger on_auth_user_created`,
+)
 await source.client.query(
   `insert into public.profiles (id, name) values ($1, 'Ann'), ($2, 'Bo');`
     .replaceAll('$1', `'${ann}'`)
@@ -159,6 +167,10 @@ test('a plan changes nothing and says everything', async () => {
   for (const expected of [
     'closed policy staff of public.profiles',
     'warning function public.sleeper()',
+    'warning function public.announce()',
+    'skipped 1 secrets of Vault',
+    'warning function public.add_claims(jsonb)',
+    'skipped 1 sign-in providers of your own',
     'skipped cron job often',
     'skipped cron job call',
     'skipped 5 files',
@@ -179,7 +191,7 @@ test('everything arrives, and a second run changes nothing', async () => {
   )
   assert.deepEqual(
     failed.map(({ what }) => what),
-    ['function public.sleeper()'],
+    ['function public.announce()', 'function public.sleeper()', 'function public.add_claims(jsonb)'],
   )
   assert.deepEqual(
     notes.filter(({ what }) => what.includes('My Files/')).map(({ what, why }) => [what, why]),
@@ -239,6 +251,8 @@ test('old passwords work, wrong ones do not, and who was banned or deleted stays
 test('policies, functions and triggers answer our callers as they answered theirs', async () => {
   const token = (await login('ann@example.com')).body.token as string
   await eventually(async () => assert.equal((await api.call('GET /api/collections/open')).status, 200))
+  // A trigger that broadcasts holds up no write.
+  assert.equal((await api.call('POST /api/collections/open', { json: { id: 2, note: 'two' } })).status, 201)
   const titles = async (options = {}) =>
     ((await api.call('GET /api/collections/posts', options)).body.items as { title: string }[])
       .map(({ title }) => title)

@@ -6,7 +6,7 @@ import { SUPABASE_HELPERS } from '../database/owner.ts'
 import { openOwnDatabase, openSourceDatabase, type SourceDatabase } from '../database/source.ts'
 import { withTarget } from '../database/target.ts'
 import { printPlan } from '../plan.ts'
-import { authSteps, copySupabase } from './copy.ts'
+import { authSteps, copySupabase, schemasOfSupabase } from './copy.ts'
 import { adoptInPlace } from './in-place.ts'
 import { planSupabase, type SupabasePlan } from './plan-supabase.ts'
 import { undoInPlace } from './undo.ts'
@@ -79,8 +79,7 @@ function writeSteps(folder: string, planned: SupabasePlan): Promise<string[]> {
   const setup = {
     roles: ['anon', 'authenticated', 'service_role'],
     schemas: [
-      'auth',
-      'storage',
+      ...schemasOfSupabase(planned),
       ...planned.catalogue.schemas.map(({ name }) => name).filter((name) => name !== 'public'),
     ],
     extensions: planned.extensions,

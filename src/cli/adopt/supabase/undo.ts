@@ -96,16 +96,27 @@ async function reversalsOf(client: pg.Client, notes: Note[]): Promise<Reverse[]>
   return all
 }
 
-/** Of the logins of administrators and of the change log; a start of the server gives them again. */
-const REVOKED = `do $revoke$ declare role text; place text; begin
-  for role in select r.rolname from pg_catalog.pg_roles r where r.rolname ~ '^svc_' loop
-    for place in select n.nspname from pg_catalog.pg_namespace n where n.nspname !~ '^(pg_|svc$|information_schema$)' and n.nspname <> all ('{auth,storage}') loop
-      execute pg_catalog.format('revoke all on all tables in schema %1$I from %2$I; revoke all on all sequences in schema %1$I from %2$I;
-        revoke all on all routines in schema %1$I from %2$I; revoke all on schema %1$I from %2$I;
-        alter default privileges in schema %1$I revoke all on tables from %2$I; alter default privileges in schema %1$I revoke all on sequences from %2$I;
-        alter default privileges in schema %1$I revoke all on routines from %2$I', place, role);
-    end loop;
-  end loop;
+/**
+ * Of the logins of administrators and of the change log; a start of the server gives them again. Only what the server gave: most
+ * schemas of Supabase are others', where even to take away from all is refused.
+ */
+const REVOKED = `do $revoke$ declare given record; begin
+  for given in
+    select distinct pg_catalog.format('revoke all on %s %s from %s', a.kind, a.name, a.grantee::regrole) as sql from (
+      select case c.relkind when 'S' then 'sequence' else 'table' end as kind, c.oid::regclass::text as name, x.grantee, x.grantor, c.relnamespace as space
+        from pg_catalog.pg_class c cross join pg_catalog.aclexplode(c.relacl) x where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+      union all select 'table', c.oid::regclass::text, x.grantee, x.grantor, c.relnamespace
+        from pg_catalog.pg_attribute t join pg_catalog.pg_class c on c.oid = t.attrelid cross join pg_catalog.aclexplode(t.attacl) x
+      union all select 'routine', p.oid::regprocedure::text, x.grantee, x.grantor, p.pronamespace from pg_catalog.pg_proc p cross join pg_catalog.aclexplode(p.proacl) x
+      union all select 'schema', pg_catalog.quote_ident(n.nspname), x.grantee, x.grantor, n.oid from pg_catalog.pg_namespace n cross join pg_catalog.aclexplode(n.nspacl) x
+    ) a join pg_catalog.pg_namespace n on n.oid = a.space join pg_catalog.pg_roles r on r.oid = a.grantee
+    where r.rolname ~ '^svc_' and n.nspname !~ '^(pg_|svc$|information_schema$)' and n.nspname <> all ('{auth,storage}') and pg_catalog.pg_has_role(a.grantor, 'member')
+    union all
+    select distinct pg_catalog.format('alter default privileges for role %s in schema %I revoke all on %s from %s', d.defaclrole::regrole, n.nspname,
+        case d.defaclobjtype when 'r' then 'tables' when 'S' then 'sequences' when 'f' then 'routines' when 'T' then 'types' end, r.oid::regrole)
+      from pg_catalog.pg_default_acl d join pg_catalog.pg_namespace n on n.oid = d.defaclnamespace cross join pg_catalog.aclexplode(d.defaclacl) x
+      join pg_catalog.pg_roles r on r.oid = x.grantee where r.rolname ~ '^svc_' and n.nspname !~ '^(pg_|svc$)' and pg_catalog.pg_has_role(d.defaclrole, 'member')
+  loop execute given.sql; end loop;
 end $revoke$`
 
 /** Roles are of the whole cluster: another database that gives rights to both is one that was adopted. */

@@ -20,7 +20,7 @@ export const operatorRoute = ({ tools, isEnabled, publicBaseUrl }: OperatorRoute
     ),
     bodyLimit: 256 * 1024,
     accepts: t.row,
-    answers: { 200: t.row, 202: null },
+    answers: { 200: t.row, 202: null, 400: t.row, 404: t.row },
     handle: async (call) => {
       requireOwnAddress(call, publicBaseUrl())
       requireSecondProof(call.who)

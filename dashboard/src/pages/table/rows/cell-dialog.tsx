@@ -3,6 +3,7 @@ import { get } from '../../../api/client.ts'
 import { type Column, type ForeignKey, quoteName, tableName, useSchema } from '../../../api/schema.ts'
 import { Combobox } from '../../../parts/combobox.tsx'
 import { Dialog } from '../../../parts/dialog.tsx'
+import { prettyJson } from '../../../parts/exact.ts'
 import { text as textOf } from '../../../parts/format.ts'
 import { Button, Field } from '../../../parts/ui.tsx'
 import { Places } from './places.tsx'
@@ -13,6 +14,8 @@ type CellDialogProps = {
   column: Column
   foreignKey: ForeignKey | undefined
   value: unknown
+  /** Instead of the value: the key that began it. */
+  typed?: string | undefined
   isNew: boolean
   readOnly: boolean
   onDone(value: unknown): void
@@ -20,8 +23,8 @@ type CellDialogProps = {
 }
 
 /** A value with room: JSON with checks, arrays, rows of other tables, places, vectors, bytes; and NULL, empty and default. */
-export function CellDialog({ column, foreignKey, value, isNew, readOnly, onDone, onClose }: CellDialogProps) {
-  const [text, setText] = useState(editText(value))
+export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, onDone, onClose }: CellDialogProps) {
+  const [text, setText] = useState(typed ?? editText(column, value))
   const kind = kindOf(column)
   let problem = ''
   let parsed: unknown
@@ -81,12 +84,12 @@ export function CellDialog({ column, foreignKey, value, isNew, readOnly, onDone,
       </Field>
       {kind === 'json' && !readOnly && (
         <div>
-          <Button look="small" disabled={problem !== ''} onClick={() => setText(JSON.stringify(parsed, null, 2))}>
+          <Button look="small" disabled={problem !== ''} onClick={() => setText(prettyJson(text))}>
             Format
           </Button>
         </div>
       )}
-      {kind === 'place' && !problem && parsed ? <Places value={parsed} /> : null}
+      {kind === 'place' && !problem && parsed ? <Places value={JSON.parse(text)} /> : null}
       {kind === 'vector' && Array.isArray(parsed) ? <Bars values={parsed.map(Number)} /> : null}
     </Dialog>
   )

@@ -23,7 +23,7 @@ export function CellEditor(props: EditorProps) {
   const { column, value, typed, onDone, onCancel } = props
   const kind = kindOf(column)
   const isLong = kind === 'text' && (/\n/.test(String(value ?? '')) || String(value ?? '').length > 60)
-  const [text, setText] = useState(typed ?? editText(value))
+  const [text, setText] = useState(typed ?? editText(column, value))
   const field = useRef<HTMLInputElement & HTMLSelectElement & HTMLTextAreaElement>(null)
   const isOver = useRef(false)
   // With the field itself, so that no key falls between.
@@ -34,7 +34,7 @@ export function CellEditor(props: EditorProps) {
 
   function finish(move: Parameters<EditorProps['onDone']>[1], given = text): void {
     if (isOver.current) return
-    if (typed === undefined && given === editText(value)) {
+    if (typed === undefined && given === editText(column, value)) {
       isOver.current = true
       onDone(value, move)
       return

@@ -56,8 +56,7 @@ const without = <V>(map: ReadonlyMap<string, V>, key: string): Map<string, V> =>
 
 const isSame = (a: unknown, b: unknown): boolean =>
   a === b || (a !== undefined && b !== undefined && JSON.stringify(toPlain(a)) === JSON.stringify(toPlain(b)))
-const toPlain = (value: unknown): unknown =>
-  typeof value === 'bigint' || typeof value === 'number' ? String(value) : value
+const toPlain = (value: unknown): unknown => (typeof value === 'number' ? String(value) : value)
 
 /** A value of `undefined` takes the change back; in a new row it means the default. */
 export function setCell(store: Store<Edits>, key: string, column: string, value: unknown, row?: RowData): void {

@@ -1,8 +1,10 @@
 import { send } from '../../../api/client.ts'
+import type { Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { MenuButton } from '../../../parts/menu.tsx'
 import { failed } from '../../../parts/toast.tsx'
 import { copyText } from '../../../parts/ui.tsx'
+import { clientOf, graphqlOf, sqlOf, type Viewed } from './view-calls.ts'
 
 export function download(blob: Blob, name: string): void {
   const link = document.createElement('a')
@@ -12,10 +14,17 @@ export function download(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000)
 }
 
-type ExportProps = { name: string; filter: string; sort: string; fields: readonly string[] }
+/** Only where the form can say it. */
+const copies = (forms: readonly (readonly [label: string, text: string | null])[]) =>
+  forms.flatMap(([label, text]) =>
+    text === null ? [] : [{ label, icon: 'copy' as const, run: () => void copyText(text) }],
+  )
+
+type ExportProps = { name: string; table: Table } & Viewed
 
 /** The current view as a file, or as a call. */
-export function ExportMenu({ name, filter, sort, fields }: ExportProps) {
+export function ExportMenu({ name, table, ...viewed }: ExportProps) {
+  const { filter, sort, fields } = viewed
   const { core } = useData()
   const query = { filter: filter || undefined, sort: sort || undefined, fields: fields.join() }
   const path = `/api/collections/${encodeURIComponent(name)}`
@@ -52,9 +61,12 @@ export function ExportMenu({ name, filter, sort, fields }: ExportProps) {
         {
           label: 'Copy for the client',
           icon: 'copy',
-          run: () =>
-            void copyText(`await svc.from(${JSON.stringify(name)}).list(${JSON.stringify({ ...(sort && { sort }) })})`),
+          run: () => void copyText(clientOf(name, viewed)),
         },
+        ...copies([
+          ['Copy as SQL', sqlOf(table, viewed)],
+          ['Copy as GraphQL', graphqlOf(name, table, viewed)],
+        ]),
         { label: 'Copy the link to this view', icon: 'link', run: () => void copyText(location.href) },
       ]}
     >

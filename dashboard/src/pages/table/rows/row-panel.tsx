@@ -4,12 +4,14 @@ import { ApiError } from '../../../api/client.ts'
 import { quoteName, type Table, tableName, useSchema } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { Link, tablePath } from '../../../app/navigate.tsx'
+import { text } from '../../../parts/format.ts'
 import { Value } from '../../../parts/grid/value.tsx'
 import { Button, ErrorLine, Loading, Tabs } from '../../../parts/ui.tsx'
 import { ChangeList } from '../change-list.tsx'
 import { Why } from '../why.tsx'
 import { CellDialog } from './cell-dialog.tsx'
 import type { RowData } from './row-pages.ts'
+import { shownValue } from './values.ts'
 
 type RowPanelProps = {
   name: string
@@ -35,6 +37,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
     queryKey: [path, key, shown],
     queryFn: ({ signal }) => core.send<RowData>('GET', path, {}, { signal }),
     placeholderData: (before) => before,
+    structuralSharing: false,
   })
   const column = table.columns.find((one) => one.name === editing)
   return (
@@ -68,8 +71,9 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
         {tab === 'fields' && !row && !error && <Loading />}
         {tab === 'fields' && row && (
           <dl className="fields">
-            {table.columns.map(({ name: title, type }) => {
-              const value = edited?.has(title) ? edited.get(title) : row[title]
+            {table.columns.map((one) => {
+              const { name: title, type } = one
+              const value = shownValue(one, edited?.has(title) ? edited.get(title) : row[title])
               return (
                 <div key={title}>
                   <dt>
@@ -110,9 +114,9 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
 }
 
 const literal = (value: unknown): string =>
-  typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
-    ? String(value)
-    : `'${String(value).replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`
+  typeof value === 'boolean' || /^-?\d+(\.\d+)?$/.test(typeof value === 'string' ? '' : text(value))
+    ? text(value)
+    : `'${text(value).replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`
 
 /** To rows that this one refers to, and to those that refer to it. */
 function Relations({ table, row }: { table: Table; row: RowData }) {

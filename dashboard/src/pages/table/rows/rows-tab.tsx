@@ -33,7 +33,8 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
   const { pages, flashes, isLive, core, hasKey } = useRows(name, table, choice)
   const store = editsOf(name)
   const edits = store.use()
-  const layouts = useLayout(name)
+  const names = useMemo(() => table.columns.map((column) => column.name), [table])
+  const layouts = useLayout(name, names)
   const [layout, setLayout] = layouts
   const marking = useMarked(store, choice)
   const [file, setFile] = useState<File | null>(null)
@@ -134,11 +135,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
             }
             onResize={(id, width) => setLayout({ widths: { ...layout.widths, [id]: width } })}
             onMove={(id, before) => {
-              const names = ordered(
-                table.columns.map((column) => column.name),
-                layout,
-              )
-              setLayout({ order: moved(names, id, before) })
+              setLayout({ order: moved(ordered(names, layout), id, before) })
             }}
             resetKey={JSON.stringify([name, choice])}
           />
@@ -186,7 +183,8 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
         <CellDialog
           column={editedColumn}
           foreignKey={table.foreignKeys?.find(({ columns: own }) => own.length === 1 && own[0] === editing.column)}
-          value={editing.typed ?? editing.value}
+          value={editing.value}
+          typed={editing.typed}
           isNew={!editing.shown.row}
           readOnly={!mayWrite(editing.shown)}
           onDone={finish}

@@ -1,6 +1,7 @@
 import type { Core } from 'savanna-client/core'
 import { ApiError, newRequestId, send } from '../../../api/client.ts'
 import type { Table } from '../../../api/schema.ts'
+import { text } from '../../../parts/format.ts'
 import type { Edits, Problem } from './edits.ts'
 import type { RowData } from './row-pages.ts'
 
@@ -8,13 +9,12 @@ const MOST = 1000
 
 type Operation = { method: 'create' | 'update' | 'delete'; id?: string; body?: RowData }
 
-const part = (value: unknown): string =>
-  encodeURIComponent(typeof value === 'object' ? JSON.stringify(value) : String(value))
+const part = (value: unknown): string => encodeURIComponent(text(value))
 
 /** A row's key as the API takes it in a batch: a composite one with commas, its parts encoded. */
 export const idOf = (table: Table, row: RowData): string =>
   table.primaryKey.length === 1
-    ? String(row[table.primaryKey[0] ?? ''])
+    ? text(row[table.primaryKey[0] ?? ''])
     : table.primaryKey.map((name) => part(row[name])).join()
 
 function operationsOf(edits: Edits): { operations: Operation[]; keys: string[] } {

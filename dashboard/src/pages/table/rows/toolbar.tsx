@@ -58,11 +58,17 @@ export function Toolbar({ name, table, choice, error, layout: [layout, setLayout
         search={{ filter: filter || undefined, sort: sort || undefined }}
         layout={layout}
         onOpen={(search, saved) => {
-          setLayout(saved)
           go({ filter: undefined, sort: undefined, jump: undefined, ...search })
+          setLayout({ hidden: [], order: [], ...saved })
         }}
       />
-      <ExportMenu name={name} filter={choice.filter} sort={sort} fields={rest.columns.map(({ id }) => id)} />
+      <ExportMenu
+        name={name}
+        table={table}
+        filter={choice.filter}
+        sort={sort}
+        fields={rest.columns.map(({ id }) => id)}
+      />
       {rest.canAdd && (
         <>
           <Button icon="upload" onClick={() => pickFile(rest.onFile)}>

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react'
+import { useCallback, useEffect, useMemo, useState } from 'react'
 import { confirm } from '../../../parts/dialog.tsx'
 import { plural } from '../../../parts/format.ts'
 import { Button } from '../../../parts/ui.tsx'
@@ -10,12 +10,32 @@ import type { Shown } from './shown-rows.ts'
 export function useMarked(store: EditStore, choice: unknown) {
   const [marked, setMarked] = useState<ReadonlyMap<string, RowData | undefined>>(new Map())
   useEffect(() => setMarked(new Map()), [store, choice])
-  const mark = (shown: Shown, isMarked = !marked.has(shown.key)): void => {
-    const next = new Map(marked)
-    if (isMarked) next.set(shown.key, shown.row)
-    else next.delete(shown.key)
-    setMarked(next)
-  }
+  const mark = useCallback((shown: Shown, isMarked?: boolean): void => {
+    setMarked((before) => {
+      const next = new Map(before)
+      if (isMarked ?? !before.has(shown.key)) next.set(shown.key, shown.row)
+      else next.delete(shown.key)
+      return next
+    })
+  }, [])
+  // The same as long as they show the same: the grid draws its rows anew when these change.
+  const gutter = useCallback(
+    (shown: Shown | undefined) =>
+      shown && (
+        <input
+          type="checkbox"
+          aria-label={`Mark row ${shown.key}`}
+          checked={marked.has(shown.key)}
+          tabIndex={-1}
+          onChange={(event) => mark(shown, event.target.checked)}
+        />
+      ),
+    [marked, mark],
+  )
+  const corner = useMemo(
+    () => <MarkAll key={marked.size} marked={marked.size} onClear={() => setMarked(new Map())} />,
+    [marked],
+  )
   async function deleteMarked(): Promise<void> {
     const isYes = await confirm({
       title: `Delete ${plural(marked.size, 'row')}?`,
@@ -30,17 +50,8 @@ export function useMarked(store: EditStore, choice: unknown) {
     marked,
     mark,
     deleteMarked,
-    gutter: (shown: Shown | undefined) =>
-      shown && (
-        <input
-          type="checkbox"
-          aria-label={`Mark row ${shown.key}`}
-          checked={marked.has(shown.key)}
-          tabIndex={-1}
-          onChange={(event) => mark(shown, event.target.checked)}
-        />
-      ),
-    corner: <MarkAll key={marked.size} marked={marked.size} onClear={() => setMarked(new Map())} />,
+    gutter,
+    corner,
   }
 }
 

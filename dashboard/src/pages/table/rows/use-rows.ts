@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { connection, send } from '../../../api/client.ts'
 import type { Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
@@ -61,8 +61,9 @@ export function useRows(name: string, table: Table, { filter, sort }: Choice) {
   }
   const current = pages.current as RowPages
 
+  // Before anything is painted: the way of the first rows is the way of this call.
+  useLayoutEffect(() => current.need(0, PER_PAGE / 2), [identity])
   useEffect(() => {
-    current.need(0, PER_PAGE / 2)
     if (!hasKey) return
     return follow(realtime, name, table, current, {
       onFlash: setFlashes,

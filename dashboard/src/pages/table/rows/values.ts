@@ -1,4 +1,6 @@
 import type { Column } from '../../../api/schema.ts'
+import { exactJson, parseExact, prettyJson } from '../../../parts/exact.ts'
+import { text } from '../../../parts/format.ts'
 
 const NUMBERS = /^(smallint|integer|bigint|real|double precision|numeric|decimal|money|oid)/
 const isArray = (column: Column): boolean => column.type.endsWith('[]')
@@ -56,9 +58,9 @@ export function parseCell(column: Column, typed: string): unknown {
   return trimmed
 }
 
-function fromJson(text: string): unknown {
+function fromJson(typed: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseExact(typed)
   } catch (error) {
     throw new Error(`this is no JSON: ${(error as Error).message}`)
   }
@@ -68,12 +70,21 @@ function fromJson(text: string): unknown {
 export const parsePasted = (column: Column, typed: string): unknown =>
   typed === '' && column.nullable ? null : parseCell(column, typed)
 
+/** Lists of the list and of the change log differ in their spaces. */
+const listText = (value: unknown): string =>
+  Array.isArray(value) ? `[${value.map(listText).join(',')}]` : exactJson(value)
+
+/** A text in a JSON column is JSON too: with its quotes. */
+export function shownValue(column: Column, value: unknown): unknown {
+  if (typeof value === 'string' && kindOf(column) === 'json') return JSON.stringify(value)
+  return Array.isArray(value) && kindOf(column) === 'array' ? listText(value) : value
+}
+
 /** As one would type it. */
-export function editText(value: unknown): string {
-  if (value === null || value === undefined) return ''
-  return typeof value === 'object'
-    ? JSON.stringify(value, (_, part) => (typeof part === 'bigint' ? Number(part) : part), 2)
-    : String(value)
+export function editText(column: Column, value: unknown): string {
+  const kind = kindOf(column)
+  const shown = text(shownValue(column, value))
+  return kind === 'json' || kind === 'place' ? prettyJson(shown) : shown
 }
 
 /** A short form for arrays and numbers, a long one for texts. */
@@ -83,7 +94,7 @@ export function widthOf(column: Column): number {
     number: 110,
     boolean: 90,
     date: 120,
-    moment: 260,
+    moment: 280,
     json: 240,
     array: 180,
     vector: 180,
