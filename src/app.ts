@@ -47,6 +47,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       logEntries,
       askAllWorkers,
       moreWarnings: () => backups.warnings(),
+      verifiedBackupAt: () => backups.verifiedAt(),
     })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
     const data = await createData(config, platform, identity, {

@@ -90,6 +90,7 @@ export async function createBackupGroup(
   await archive?.check()
   return {
     warnings: () => [...backups.warnings(), ...(archive?.warnings() ?? [])],
+    verifiedAt: () => backups.verifiedAt(),
     mirror: (blob: BlobRow) => archive?.mirror(blob),
     features: [...(archive ? [archive] : []), backups],
   }

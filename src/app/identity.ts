@@ -88,7 +88,11 @@ export async function createIdentity(
     logEntries,
     askAllWorkers,
     moreWarnings,
-  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
+    verifiedBackupAt,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & {
+    moreWarnings: () => readonly string[]
+    verifiedBackupAt: () => string | null | undefined
+  },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -134,6 +138,7 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
+    verifiedBackupAt,
     logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())

@@ -99,6 +99,8 @@ export type SpawnedEmbedded = Omit<TestServer, 'stop'> & {
   /** The server and every process of its PostgreSQL, at once. */
   killAll(): Promise<void>
   kill(signal: NodeJS.Signals): Promise<void>
+  /** Every process of its PostgreSQL, which the server then starts again. */
+  killPostgres(): void
 }
 
 /** `svc start` in a process of its own, with an embedded database that a test may kill. */
@@ -122,15 +124,17 @@ export async function spawnEmbedded(dataDir: string, config: Record<string, unkn
     await exited
   }
   const postmaster = () => Number(readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
-  const killAll = async () => {
+  const killPostgres = () => {
     const pid = existsSync(join(dataDir, 'postgres', 'postmaster.pid')) ? postmaster() : 0
-    if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
-    if (pid > 0) {
-      const { stdout } = spawnSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
-      for (const one of [pid, ...stdout.split('\n').filter(Boolean).map(Number)]) {
-        spawnSync('kill', ['-9', String(one)])
-      }
+    if (pid === 0) return
+    const { stdout } = spawnSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+    for (const one of [pid, ...stdout.split('\n').filter(Boolean).map(Number)]) {
+      spawnSync('kill', ['-9', String(one)])
     }
+  }
+  const killAll = async () => {
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
+    killPostgres()
     await exited
   }
   atEnd(killAll)
@@ -141,7 +145,7 @@ export async function spawnEmbedded(dataDir: string, config: Record<string, unkn
     },
     { seconds: 240 },
   )
-  return { ...client(`http://127.0.0.1:${port}`, ''), dataDir, output: () => output, kill, killAll }
+  return { ...client(`http://127.0.0.1:${port}`, ''), dataDir, output: () => output, kill, killAll, killPostgres }
 }
 
 /** A folder on another file system than `home`, or undefined. */

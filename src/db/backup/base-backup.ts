@@ -1,6 +1,7 @@
-import { createHash, type Hash } from 'node:crypto'
 import type { ReplicationConnection, ReplicationEvent } from '../protocol/replication.ts'
+import { ChunkWorker, type Cut } from './stored/chunk-worker.ts'
 import { isWalSegment, type Manifest, parseManifest } from './stored/manifest.ts'
+import { AHEAD, CHUNK, type Compressed, flagsOf, type Press } from './stored/seal.ts'
 import { TarParser } from './stored/tar.ts'
 
 export type BaseBackup = {
@@ -11,8 +12,8 @@ export type BaseBackup = {
   manifest: Manifest
 }
 
-/** Stores one object as it arrives. */
-type StoreObject = (name: string, bytes: AsyncIterable<Buffer>, expected: number) => Promise<void>
+/** Stores one object as it arrives; each part is good until the next one is taken. */
+type StoreObject = (name: string, bytes: AsyncIterable<Buffer>, expected: number, press?: Press) => Promise<void>
 
 /** A manifest has some hundred bytes for each file of the database. */
 const MOST_MANIFEST_BYTES = 512 * 2 ** 20
@@ -35,20 +36,26 @@ export async function streamBaseBackup(
   options: { major: number; label: string; store: StoreObject; onBytes: (bytes: number, expected: number) => void },
 ): Promise<BaseBackup> {
   const { major, label, store, onBytes } = options
-  const events = connection.run(commandFor(major, label))
+  const events = connection.run(commandFor(major, label), { isCopied: true })
   const answer = new BackupAnswer(events, major)
   const files: StreamedFiles = new Map()
   const objects: string[] = []
   let manifest: string | undefined
-  for (let archive = await answer.next(); archive; archive = await answer.next()) {
-    if (archive.name === 'manifest') {
-      manifest = await textOf(archive.bytes)
-      continue
+  const worker = new ChunkWorker(AHEAD + 1, CHUNK)
+  try {
+    for (let archive = await answer.next(); archive; archive = await answer.next()) {
+      if (archive.name === 'manifest') {
+        manifest = await textOf(archive.bytes)
+        continue
+      }
+      const { name, prefix } = archive
+      objects.push(name)
+      const counted = countBytes(archive.bytes, (bytes) => onBytes(bytes, answer.expected))
+      const sums = new ArchiveSums(prefix, files, worker)
+      await store(name, sums.read(counted), answer.expected, (chunk) => sums.press(chunk))
     }
-    const { name, prefix } = archive
-    objects.push(name)
-    const counted = countBytes(archive.bytes, (bytes) => onBytes(bytes, answer.expected))
-    await store(name, checked(counted, prefix, files), answer.expected)
+  } finally {
+    await worker.close()
   }
   if (manifest === undefined || !answer.start || !answer.end) throw new Error('PostgreSQL ended the backup too early')
   const parsed = parseManifest(manifest)
@@ -143,26 +150,55 @@ const positionOf = (row: (string | null)[] | undefined): Position | undefined =>
 
 type StreamedFiles = Map<string, { size: number; sha256: string }>
 
-/** Passes an archive on, and keeps the checksum of each of its files. */
-async function* checked(bytes: AsyncIterable<Buffer>, prefix: string, files: StreamedFiles): AsyncGenerator<Buffer> {
-  let hash: Hash | undefined
-  let current = { name: '', size: 0 }
-  const parser = new TarParser({
-    onEntry({ name, type, size }) {
-      hash = type === 'file' && !isWalSegment(name) ? createHash('sha256') : undefined
-      current = { name: prefix + name, size }
-    },
-    onBytes: (part) => void hash?.update(part),
-    onEntryEnd() {
-      if (hash) files.set(current.name, { size: current.size, sha256: hash.digest('hex') })
-      hash = undefined
-    },
-  })
-  for await (const part of bytes) {
-    await parser.write(part)
-    yield part
+/** Passes an archive on and finds its files; the worker that compresses it sums them up. */
+class ArchiveSums {
+  readonly #prefix: string
+  readonly #files: StreamedFiles
+  readonly #worker: ChunkWorker
+  /** Not sent to the worker yet; `at` counts from the beginning of the archive. */
+  #cuts: Cut[] = []
+  /** Files whose checksum has not ended yet, in order. */
+  readonly #named: { name: string; size: number }[] = []
+  #read = 0
+  #pressed = 0
+
+  constructor(prefix: string, files: StreamedFiles, worker: ChunkWorker) {
+    this.#prefix = prefix
+    this.#files = files
+    this.#worker = worker
   }
-  await parser.end()
+
+  async *read(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    const parser = new TarParser({
+      onEntry: ({ name, type, size }) => {
+        if (type !== 'file' || isWalSegment(name)) return
+        const at = parser.position
+        this.#cuts.push({ at, does: 'begin' }, { at: at + size, does: 'end' })
+        this.#named.push({ name: this.#prefix + name, size })
+      },
+      onBytes: () => {},
+      onEntryEnd: () => {},
+    })
+    for await (const part of bytes) {
+      await parser.write(part)
+      this.#read += part.length
+      yield part
+    }
+    await parser.end()
+  }
+
+  /** Everything of a chunk has been read before it is pressed. */
+  async press(chunk: Buffer): Promise<Compressed> {
+    const [from, to] = [this.#pressed, this.#pressed + chunk.length]
+    this.#pressed = to
+    const inside = this.#cuts.filter(({ at }) => at < to || (at === to && to === this.#read))
+    this.#cuts = this.#cuts.slice(inside.length)
+    const cuts = inside.map(({ at, does }) => ({ at: at - from, does }))
+    const ended = this.#named.splice(0, cuts.filter(({ does }) => does === 'end').length)
+    const { bytes, method, sums, release } = await this.#worker.press(chunk, cuts)
+    for (const [i, { name, size }] of ended.entries()) this.#files.set(name, { size, sha256: sums[i] ?? '' })
+    return { bytes, flags: flagsOf(method), release }
+  }
 }
 
 function compare({ files }: Manifest, streamed: StreamedFiles): void {
@@ -181,7 +217,7 @@ async function textOf(bytes: AsyncIterable<Buffer>): Promise<string> {
   for await (const part of bytes) {
     size += part.length
     if (size > MOST_MANIFEST_BYTES) throw new Error('the manifest of the backup is too large')
-    parts.push(part)
+    parts.push(Buffer.from(part))
   }
   return Buffer.concat(parts).toString('utf8')
 }

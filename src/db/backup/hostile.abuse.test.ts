@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { testFolder } from '../../../test/kit/backups.ts'
 import { findBinaries } from '../setup/embedded/binaries.ts'
+import { configureCluster } from './restore/configuration.ts'
 import { restoreBackup } from './restore/restore.ts'
 import { chooseBackup } from './stored/choose.ts'
 import { type BackupDetails, listBackups, newBackupId, objectOf, writeRecord } from './stored/records.ts'
 import { CHUNK, Seals } from './stored/seal.ts'
+import { StoredBackup } from './stored/stored-backup.ts'
 import { DiskTarget } from './target/disk-target.ts'
 
 // A target is not trusted: here it even knows the passphrase.
@@ -104,6 +106,9 @@ async function refusal(target: DiskTarget, id?: string): Promise<string> {
   return 'accepted'
 }
 
+const filesIn = (folder: string): string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => statSync(join(folder, name)).isFile())
+
 const file = (path: string, text = 'x'): { entry: Entry; listed: Listed } => {
   const body = Buffer.from(text)
   return { entry: { name: path, body }, listed: { path, body } }
@@ -130,6 +135,24 @@ test('names outside of the folder, links and files that the manifest does not na
   }
   const { target } = await plant([version.entry], [version.listed, file('base/1').listed])
   assert.match(await refusal(target), /the backup has no base\/1/)
+})
+
+test('configuration that the target planted is not written, whatever the manifest says', async () => {
+  const planted = [
+    ...['postgresql.conf', 'postgresql.auto.conf', 'pg_hba.conf', 'pg_ident.conf', 'conf.d/more.conf'],
+    ...['standby.signal', 'recovery.signal', 'tablespace_map', 'postmaster.opts'],
+  ].map((path) => file(path, "archive_command = 'touch /tmp/evil'\nshared_preload_libraries = 'evil'\n"))
+  const { target, id } = await plant(
+    [version.entry, ...planted.map(({ entry }) => entry)],
+    [version.listed, ...planted.map(({ listed }) => listed)],
+  )
+  const stored = new StoredBackup(await chooseBackup(target, seals, { id }), target, seals)
+  const folder = testFolder()
+  await stored.unpack(await stored.check(), folder)
+  assert.deepEqual(filesIn(folder), ['PG_VERSION'])
+  configureCluster(folder)
+  for (const name of filesIn(folder)) assert.doesNotMatch(readFileSync(join(folder, name), 'utf8'), /evil/, name)
+  assert.equal(readFileSync(join(folder, 'postgresql.auto.conf'), 'utf8'), '')
 })
 
 test('a changed byte, a missing end and another object in its place are refused', async () => {

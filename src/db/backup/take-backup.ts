@@ -12,7 +12,7 @@ import { EXTENSIONS, extensionsText } from './restore/extensions.ts'
 import { BACKUP_LOCK } from './running.ts'
 import { BlobCopies, type BlobSource, copyAllBlobs } from './stored/files.ts'
 import { type BackupDetails, newBackupId, objectOf, PLATFORM, TOUCH_MS, writeRecord } from './stored/records.ts'
-import type { Seals } from './stored/seal.ts'
+import type { Press, Seals } from './stored/seal.ts'
 import type { BackupTarget } from './target/target.ts'
 
 export type BackupProgress = { bytes: number; expected: number; part: 'database' | 'files' }
@@ -221,7 +221,7 @@ class Run {
       const base = await streamBaseBackup(connection, {
         major: this.#facts.major,
         label: `svc ${this.#details.id}`,
-        store: (name, source, expected) => this.#store(name, source, expected),
+        store: (...object) => this.#store(...object),
         onBytes: (count, expected) => {
           bytes += count
           onProgress?.({ bytes, expected, part: 'database' })
@@ -277,11 +277,11 @@ class Run {
     this.#details = { ...this.#details, files: { kind: isCopied ? 'copied' : 'listed', count, bytes } }
   }
 
-  async #store(name: string, source: AsyncIterable<Buffer>, expected: number): Promise<void> {
+  async #store(name: string, source: AsyncIterable<Buffer>, expected: number, press?: Press): Promise<void> {
     const { target, seals, signal } = this.#options
     const object = this.#name(name)
     this.#stored.push(name)
-    const bytes = await target.put(object, seals.seal(object, source), { signal, expected })
+    const bytes = await target.put(object, seals.seal(object, source, press), { signal, expected })
     this.#details = {
       ...this.#details,
       bytes: this.#details.bytes + bytes,

@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
+import type { PgError } from '../pg-errors.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { accountFor } from '../setup/embedded/account.ts'
 import { findBinaries } from '../setup/embedded/binaries.ts'
@@ -14,7 +15,14 @@ import { markRestoring, writeRestored } from '../setup/embedded/restored.ts'
 import { loadLogical, readDefinitions } from './logical/load.ts'
 import { missingBlobs } from './restore/blobs.ts'
 import { configureCluster } from './restore/configuration.ts'
-import { placeExtensions, removeExtensions, travelledExtensions } from './restore/extensions.ts'
+import {
+  addedExtensions,
+  joinExtensions,
+  missingExtensions,
+  placeExtensions,
+  removeExtensions,
+  travelledExtensions,
+} from './restore/extensions.ts'
 import { recoverCluster } from './restore/recover.ts'
 import { BlobCopies } from './stored/files.ts'
 import { type BackupDetails, objectOf, writeRecord } from './stored/records.ts'
@@ -59,28 +67,42 @@ export async function verifyBackup(options: VerifyOptions): Promise<BackupVerdic
 
 async function verdictOf(options: VerifyOptions): Promise<BackupVerdict> {
   const { backup, scratchIn, binDir } = options
-  const { major } = findBinaries(binDir, accountFor(join(scratchIn, 'postgres')))
+  const binaries = findBinaries(binDir, accountFor(join(scratchIn, 'postgres')))
+  const { major } = binaries
   const fits = major === backup.major || (backup.kind === 'logical' && major > backup.major)
-  if (!fits) return { verification: `not verified: no PostgreSQL ${backup.major} here` }
+  if (!fits) return notVerified(`no PostgreSQL ${backup.major}`)
   const scratch = mkdtempSync(join(scratchIn, PREFIX))
+  let missing: string[] = []
   try {
-    const counts = await tryOut(options, scratch)
+    const stored = new StoredBackup(backup, options.target, options.seals)
+    const added = joinExtensions(await travelledExtensions(stored), addedExtensions(scratchIn, major))
+    missing = missingExtensions(backup, binaries, added)
+    if (backup.kind === 'logical' && missing.length > 0) return withoutExtensions(missing)
+    markRestoring(scratch)
+    placeExtensions(scratch, major, added)
+    const counts = await tryOut(options, stored, scratch)
     return { verification: 'good', verified_at: new Date().toISOString(), ...counts }
   } catch (error) {
     if (!(error instanceof BackupIsBad || error instanceof SealError)) throw error
+    if (missing.length > 0 && needsLibrary(error)) return withoutExtensions(missing)
     return { verification: 'failed', verified_at: new Date().toISOString(), verification_error: reasonOf(error) }
   } finally {
-    removeExtensions(scratch, backup.major)
+    removeExtensions(scratch, major)
     rmSync(scratch, { recursive: true, force: true })
   }
 }
 
-async function tryOut(options: VerifyOptions, scratch: string): Promise<Counts> {
+const notVerified = (reason: string): BackupVerdict => ({ verification: `not verified: ${reason} here` })
+const withoutExtensions = (missing: readonly string[]): BackupVerdict =>
+  notVerified(`no extension${missing.length > 1 ? 's' : ''} ${missing.join(', ')}`)
+
+/** An index whose functions are in a library that is not here: it says nothing about the backup. */
+const needsLibrary = ({ cause }: Error): boolean =>
+  (cause as PgError | undefined)?.code === '58P01' && /^could not access file /.test(reasonOf(cause))
+
+async function tryOut(options: VerifyOptions, stored: StoredBackup, scratch: string): Promise<Counts> {
   const { target, seals, backup, signal, say = () => {} } = options
-  const stored = new StoredBackup(backup, target, seals)
-  markRestoring(scratch)
   say('checking seals and checksums')
-  placeExtensions(scratch, backup.major, await travelledExtensions(stored))
   const { cluster, url } =
     backup.kind === 'logical' ? await tryLogical(options, stored, scratch) : await tryPhysical(options, stored, scratch)
   try {

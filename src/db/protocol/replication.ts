@@ -15,6 +15,21 @@ const [COMMAND_COMPLETE, DATA_ROW, ROW_DESCRIPTION, COPY_OUT, COPY_BOTH, COPY_IN
 const HEADER = 5
 /** The socket is not read while more than this waits for its taker. */
 const MOST_WAITING = 2 * 2 ** 20
+/** PostgreSQL sends a base backup in messages of 32 KiB. */
+const PIECE = 64 * 2 ** 10
+
+/** Messages that arrive in parts are put together in one place: each is copied out of it before the next begins. */
+class OnePlace extends ReceiveBuffers {
+  readonly #place = Buffer.allocUnsafeSlow(PIECE)
+
+  override set(bytes: number): Buffer {
+    return bytes <= PIECE ? this.#place.subarray(0, bytes) : super.set(bytes)
+  }
+
+  override release(buffer: Buffer): void {
+    if (buffer.buffer !== this.#place.buffer) super.release(buffer)
+  }
+}
 
 /** One connection that speaks the replication protocol, or COPY: one command at a time, as simple queries. */
 export class ReplicationConnection {
@@ -27,6 +42,8 @@ export class ReplicationConnection {
   #failure: Error | undefined
   #lost: Error | undefined
   #wake: () => void = () => {}
+  /** Buffers to read into again, while a command runs whose bytes are copied as they are taken. */
+  #spare: Buffer[] | undefined
 
   private constructor() {}
 
@@ -47,7 +64,7 @@ export class ReplicationConnection {
 
   static async #open(options: ConnectOptions): Promise<ReplicationConnection> {
     const connection = new ReplicationConnection()
-    connection.#socket = await DriverSocket.open(options, new ReceiveBuffers(), {
+    connection.#socket = await DriverSocket.open(options, new OnePlace(), {
       onMessages: (messages, passOn) => connection.#onMessages(messages, passOn),
       onError: (error) => {
         connection.#failure ??= asError(error)
@@ -69,10 +86,14 @@ export class ReplicationConnection {
     return rows
   }
 
-  /** Sends a command and passes on what it answers, as fast as it is taken. Left early, the connection is dropped. */
-  async *run(command: string): AsyncGenerator<ReplicationEvent> {
+  /**
+   * Sends a command and passes on what it answers, as fast as it is taken. Left early, the connection is dropped.
+   * `isCopied`: bytes are good until the next event is taken, so that gigabytes pass without leaving work to the collector.
+   */
+  async *run(command: string, { isCopied = false } = {}): AsyncGenerator<ReplicationEvent> {
     if (!this.#isReady) throw new Error('a replication command is under way')
     this.#isReady = false
+    this.#spare = isCopied ? [] : undefined
     this.#failure = undefined
     this.#send('Q', Buffer.from(`${command}\0`))
     let isWhole = false
@@ -82,6 +103,7 @@ export class ReplicationConnection {
         if (event) {
           if (event.kind === 'data') this.#taken(event.bytes.length)
           yield event
+          if (event.kind === 'data' && event.bytes.buffer.byteLength === PIECE) this.#spare?.push(event.bytes)
         } else if (this.#lost) throw this.#lost
         else if (this.#isReady) {
           isWhole = true
@@ -148,13 +170,21 @@ export class ReplicationConnection {
     this.#socket?.resume()
   }
 
+  /** Copied, because the buffer is read into again. */
+  #copy(bytes: Buffer, from: number, to: number): Buffer {
+    if (!this.#spare || to - from > PIECE) return Buffer.from(bytes.subarray(from, to))
+    const used = this.#spare.pop()
+    const place = used ? Buffer.from(used.buffer) : Buffer.allocUnsafeSlow(PIECE)
+    bytes.copy(place, 0, from, to)
+    return place.subarray(0, to - from)
+  }
+
   #onMessages(bytes: Buffer, passOn: (messages: Buffer) => void): void {
     for (let at = 0, end = 0; at < bytes.length; at = end) {
       end = at + 1 + bytes.readUInt32BE(at + 1)
       switch (bytes[at]) {
         case COPY_DATA: {
-          // Copied, because the buffer is read into again.
-          const data = Buffer.from(bytes.subarray(at + HEADER, end))
+          const data = this.#copy(bytes, at + HEADER, end)
           this.#waiting += data.length
           this.#events.push({ kind: 'data', bytes: data })
           break

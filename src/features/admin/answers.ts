@@ -10,6 +10,9 @@ export const statusAnswer = t.object({
   warnings: t.optional(t.array(t.string())),
   environment: t.optional(t.string({ description: 'name of this installation, `admin.environment`' })),
   locked: t.optional(t.boolean({ description: 'of a dashboard that has to be unlocked to write' })),
+  verified_backup_at: t.optional(
+    t.nullable(t.time({ description: 'when a backup was last found good by restoring it; where backups are on' })),
+  ),
   durability: t.optional(t.oneOf(DURABILITIES, { description: 'where an acknowledged write is; for the admin' })),
 })
 

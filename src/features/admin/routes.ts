@@ -48,6 +48,8 @@ export type AdminDeps = {
   warnings: () => readonly string[]
   /** It runs on a restored copy that was not taken over. */
   isDrill: boolean
+  /** When a backup was last found good by restoring it; undefined without backups. */
+  verifiedBackupAt: () => string | null | undefined
   logs: LogsDeps['logs']
 } & Omit<SqlRouteDeps, 'db' | 'observe'> &
   Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
@@ -86,6 +88,7 @@ export function createAdmin(deps: AdminDeps): Admin {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),
           ...(isAdmin && { durability: await durabilityOf(db) }),
+          ...(isAdmin && { verified_backup_at: deps.verifiedBackupAt() }),
           ...(told.length > 0 && { warnings: told }),
           ...(who && config.environment !== '' && { environment: config.environment }),
           ...(who?.isLockable && { locked: !(await isUnlocked(db, who.tokenId)) }),

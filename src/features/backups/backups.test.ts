@@ -64,6 +64,8 @@ test('it is verified by restoring it', async () => {
   assert.equal(job.state, 'completed', JSON.stringify(job))
   const { items, verified_at } = await list()
   assert.deepEqual([items[0].verification, items[0].verified_at], ['good', verified_at])
+  const shown = await api.call('GET /api/admin/status', asAdmin)
+  assert.equal(shown.body.verified_backup_at, verified_at)
 })
 
 test('it is downloaded as a tar that is a target', async () => {

@@ -6,6 +6,7 @@ import type { Observe } from '../../core/observe.ts'
 import { auditStatement } from '../../db/audit.ts'
 import { tarOfBackup } from '../../db/backup/download.ts'
 import { type Pruned, pruneBackups, removeBackup } from '../../db/backup/prune.ts'
+import { isBackupUnderWay } from '../../db/backup/running.ts'
 import { type BackupDetails, type BackupRecord, listBackups, shownBackup } from '../../db/backup/stored/records.ts'
 import type { Seals } from '../../db/backup/stored/seal.ts'
 import { type BackupProgress, BackupRefused } from '../../db/backup/take-backup.ts'
@@ -104,8 +105,9 @@ export class Backups {
     return found
   }
 
+  /** By its lock, which ends with it: one that was killed is listed as running for a while. */
   async isUnderWay(): Promise<boolean> {
-    return (await this.list()).some(({ state }) => state === 'running')
+    return (await this.#deps.db.run(SYSTEM, isBackupUnderWay)) > 0
   }
 
   tar(backup: BackupDetails): AsyncIterable<Buffer> {
@@ -120,6 +122,17 @@ export class Backups {
 
   prune(): Promise<Pruned> {
     return pruneBackups(this.#deps.target, this.#deps.seals, this.#deps.keep)
+  }
+
+  /** When one was last found good by restoring it, of those that were last looked at. */
+  verifiedAt(): string | null {
+    const found = this.#known.filter(({ verification }) => verification === 'good')
+    return (
+      found
+        .map((one) => one.verified_at ?? '')
+        .sort()
+        .at(-1) ?? null
+    )
   }
 
   warnings(): string[] {

@@ -27,7 +27,10 @@ type Deps = {
   keepSchedule: (name: string, jobType: string, cronExpr: string) => Promise<void>
 }
 
-export type BackupsFeature = Feature & { warnings(): readonly string[] }
+export type BackupsFeature = Feature & {
+  warnings(): readonly string[]
+  verifiedAt(): string | null | undefined
+}
 
 const record = t.object({
   id: t.string(),
@@ -57,6 +60,7 @@ export function createBackups(deps: Deps): BackupsFeature {
     }),
     jobs: backups?.handlers ?? { backup: refuse, backup_verify: refuse },
     warnings: () => backups?.warnings() ?? [],
+    verifiedAt: () => backups?.verifiedAt(),
     async start() {
       const isOn = backups !== undefined && deps.schedules.backup !== ''
       await deps.keepSchedule('backup', 'backup', isOn ? deps.schedules.backup : '')
@@ -85,8 +89,7 @@ function backupRoutes({ db, queueJobs, wakeJobs }: Deps, backups: () => Backups)
       answers: { 200: t.object({ items: t.array(record), verified_at: t.nullable(t.time()) }) },
       handle: async () => {
         const items = await backups().list()
-        const verified = items.filter(({ verification }) => verification === 'good').map((one) => one.verified_at ?? '')
-        return json(200, { items, verified_at: verified.sort().at(-1) ?? null })
+        return json(200, { items, verified_at: backups().verifiedAt() })
       },
     }),
     route('POST /api/admin/backups', {

@@ -5,7 +5,7 @@ import { Link, useGo } from '../../app/navigate.tsx'
 import type { Search } from '../../app/routes.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
 import { confirm } from '../../parts/dialog.tsx'
-import { bytes, count, duration } from '../../parts/format.ts'
+import { ago, bytes, count, duration } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -13,13 +13,14 @@ import { Badge, Button, ErrorLine, Snippets } from '../../parts/ui.tsx'
 import { Advice } from './advice.tsx'
 import { type Gauges, useFigures } from './figures.ts'
 
-type Status = { warnings?: string[] }
+type Status = { warnings?: string[]; verified_backup_at?: string | null }
 type Stats = { version: string; uptime_seconds: number; db_pool_max: number }
 
 export default function OverviewPage() {
   const { figures, gauges, error } = useFigures()
   const { schema } = useSchema()
   const stats = useApi<Stats>('/api/admin/stats', {}, { every: 10_000 })
+  const { data: status } = useApi<Status>('/api/admin/status', {}, { every: 15_000 })
   const last = figures.at(-1)
   const times = figures.map(({ time }) => time)
   const isEmpty = schema?.tables.size === 0
@@ -46,6 +47,13 @@ export default function OverviewPage() {
         <Stat title="Half answered in" value={last?.p50 == null ? '–' : duration(last.p50)} unit="p50" />
         <Stat title="95 % answered in" value={last?.p95 == null ? '–' : duration(last.p95)} unit="p95" />
         {gauges && <GaugeStats gauges={gauges} most={stats.data?.db_pool_max} />}
+        {status?.verified_backup_at !== undefined && (
+          <Stat
+            title="Backup verified"
+            value={status.verified_backup_at ? ago(status.verified_backup_at) : 'never'}
+            unit="by restoring it"
+          />
+        )}
       </dl>
       <div className="columns">
         <section className="card">

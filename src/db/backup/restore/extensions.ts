@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { accountFor } from '../../setup/embedded/account.ts'
 import type { Binaries } from '../../setup/embedded/binaries.ts'
@@ -9,6 +9,7 @@ import {
   isFileName,
   keepAddedExtensions,
   namesOf,
+  readAddedExtensions,
 } from '../../setup/embedded/extensions.ts'
 import { type BackupDetails, PLATFORM } from '../stored/records.ts'
 import { SealError } from '../stored/seal.ts'
@@ -42,26 +43,47 @@ export async function travelledExtensions(stored: StoredBackup): Promise<AddedEx
   return { scripts, libraries }
 }
 
-/** Extensions of the backup that neither PostgreSQL nor the backup brings. */
+/** What travelled with the backup, and what was added to a PostgreSQL here; where both have a file, that of the backup. */
+export function joinExtensions(
+  travelled: AddedExtensions | undefined,
+  here: AddedExtensions | undefined,
+): AddedExtensions | undefined {
+  if (!travelled || !here) return travelled ?? here
+  return {
+    scripts: new Map([...here.scripts, ...travelled.scripts]),
+    libraries: new Map([...here.libraries, ...travelled.libraries]),
+  }
+}
+
+/** Extensions of the backup that neither PostgreSQL nor what is added to it brings. */
 export function missingExtensions(
   { extensions = [] }: Pick<BackupDetails, 'extensions'>,
   binaries: Binaries,
-  travelled: AddedExtensions | undefined,
+  more: AddedExtensions | undefined,
 ): string[] {
   const available = availableExtensions(binaries)
   if (!available) return []
-  const added = travelled ? namesOf(travelled) : new Set()
+  const added = more ? namesOf(more) : new Set()
   return extensions.filter((name) => !available.has(name) && !added.has(name))
 }
 
 const placeOf = (dataDir: string, major: number): string =>
   extensionsDir(dataDir, accountFor(join(dataDir, 'postgres')), major)
 
-export function placeExtensions(dataDir: string, major: number, travelled: AddedExtensions | undefined): void {
-  if (travelled) keepAddedExtensions(placeOf(dataDir, major), travelled)
+/** What `svc extensions add` has brought to a data directory. */
+export const addedExtensions = (dataDir: string, major: number): AddedExtensions | undefined =>
+  readAddedExtensions(placeOf(dataDir, major))
+
+export function placeExtensions(dataDir: string, major: number, added: AddedExtensions | undefined): void {
+  if (added) keepAddedExtensions(placeOf(dataDir, major), added)
 }
 
 /** They may lie outside of the data directory. */
 export function removeExtensions(dataDir: string, major: number): void {
-  rmSync(placeOf(dataDir, major), { recursive: true, force: true })
+  const place = placeOf(dataDir, major)
+  // Not writable, so their owner could not remove files from them, unless that is root.
+  for (const folder of [place, join(place, 'extension'), join(place, 'lib')]) {
+    if (existsSync(folder)) chmodSync(folder, 0o700)
+  }
+  rmSync(place, { recursive: true, force: true })
 }

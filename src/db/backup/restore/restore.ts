@@ -19,7 +19,14 @@ import type { BackupTarget } from '../target/target.ts'
 import { type RestoredBlobs, restoreBlobs } from './blobs.ts'
 import { configureCluster, type RecoveryTarget } from './configuration.ts'
 import { type EndedCredentials, endCredentials } from './credentials.ts'
-import { missingExtensions, placeExtensions, removeExtensions, travelledExtensions } from './extensions.ts'
+import {
+  addedExtensions,
+  joinExtensions,
+  missingExtensions,
+  placeExtensions,
+  removeExtensions,
+  travelledExtensions,
+} from './extensions.ts'
 import { endedIn } from './point.ts'
 import { type Reached, recoverCluster } from './recover.ts'
 import { checkArchive, unpackArchive } from './wal.ts'
@@ -60,8 +67,9 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const stored = new StoredBackup(backup, target, seals)
   const binaries = requireMajor(backup, dataDir, binDir)
   say(`checking the seals of backup ${backup.id}`)
-  const travelled = await travelledExtensions(stored)
-  const missing = missingExtensions(backup, binaries, travelled)
+  const here = isNew ? undefined : addedExtensions(dataDir, binaries.major)
+  const added = joinExtensions(await travelledExtensions(stored), here)
+  const missing = missingExtensions(backup, binaries, added)
   for (const name of missing) say(missingExtension(name, dataDir))
   const fill =
     backup.kind === 'logical' ? await prepareLogical(stored, missing) : await preparePhysical(options, stored)
@@ -71,14 +79,15 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   makeDataDir(dataDir)
   markRestoring(dataDir)
   try {
-    placeExtensions(dataDir, backup.major, travelled)
+    placeExtensions(dataDir, binaries.major, added)
     rootSecretFile(dataDir).keep(rootSecret)
     const result = await fill(options)
     unmarkRestoring(dataDir)
     return { ...result, missing_extensions: missing }
   } catch (error) {
-    removeExtensions(dataDir, backup.major)
+    removeExtensions(dataDir, binaries.major)
     for (const name of readdirSync(dataDir)) rmSync(join(dataDir, name), { recursive: true, force: true })
+    placeExtensions(dataDir, binaries.major, here)
     if (isNew) rmSync(dataDir, { recursive: true, force: true })
     throw error
   }
@@ -177,11 +186,11 @@ async function afterRecovery(url: string, options: RestoreOptions, copies: BlobC
   }
 }
 
-/** Nothing is ever overwritten. True where there is no such directory yet. */
+/** Nothing is ever overwritten. True where there is no such directory yet. Extensions may have been added to it before. */
 function requireEmpty(dataDir: string): boolean {
   const found = statSync(dataDir, { throwIfNoEntry: false })
   if (!found) return true
-  if (!found.isDirectory() || readdirSync(dataDir).length > 0) {
+  if (!found.isDirectory() || readdirSync(dataDir).some((name) => name !== 'extensions')) {
     throw new RestoreRefused(`${dataDir} is not empty: restore into a new directory`)
   }
   return false

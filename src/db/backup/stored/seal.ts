@@ -8,8 +8,9 @@ import {
   timingSafeEqual,
 } from 'node:crypto'
 import { promisify } from 'node:util'
+import { dropMemory } from '../../../core/drop-memory.ts'
 import { deriveKey } from '../../../core/secret.ts'
-import { compressed, expanded } from './compression.ts'
+import { type CompressionMethod, compressed, expanded } from './compression.ts'
 
 const scrypt = promisify<string, Buffer, number, object, Buffer>(scryptWithCallback)
 
@@ -32,8 +33,8 @@ const IS_GZIP = 2
 const IS_ZSTD = 4
 /** Bytes of a chunk before it is compressed; nothing longer is ever opened, so a small object cannot grow large. */
 export const CHUNK = 2 ** 20
-/** Chunks compressed at a time, on the threads of Node. */
-const AHEAD = 2
+/** Chunks compressed at a time while another one fills. */
+export const AHEAD = 2
 /** 32 MiB and about a tenth of a second for each guess. */
 const SCRYPT = { N: 2 ** 15, r: 8, p: 1, maxmem: 64 * 2 ** 20 }
 const MOST_SALTS = 1000
@@ -60,17 +61,33 @@ export class Seals {
     return Boolean(this.#keys.passphrase)
   }
 
-  /** `name` identifies the object in its target. */
-  async *seal(name: string, source: Bytes): AsyncGenerator<Buffer> {
+  /**
+   * `name` identifies the object in its target. Parts of the source need be good until the next is taken. `press`: chunks are
+   * compressed by another way than on the threads of Node.
+   */
+  async *seal(name: string, source: Bytes, press: Press = compress): AsyncGenerator<Buffer> {
     const writer = await this.writer(name)
     yield writer.header
-    const ahead: Promise<Compressed>[] = []
-    for await (const chunk of inChunks(source)) {
-      ahead.push(compress(chunk))
-      if (ahead.length > AHEAD) yield writer.chunk((await ahead.shift()) as Compressed, false)
+    const ahead: { chunk: Buffer; made: Promise<Compressed> }[] = []
+    // Used again, because what a collector has to find grows as fast as the database is read.
+    const spare: Buffer[] = []
+    const sealOldest = async (isLast: boolean): Promise<Buffer> => {
+      const { made, chunk } = ahead.shift() as (typeof ahead)[number]
+      const compressed = await made
+      const sealed = writer.chunk(compressed, isLast)
+      compressed.release?.()
+      spare.push(chunk)
+      return sealed
     }
-    for (const [i, one] of ahead.entries()) yield writer.chunk(await one, i === ahead.length - 1)
-    if (ahead.length === 0) yield writer.chunk(await compress(Buffer.alloc(0)), true)
+    for await (const chunk of inChunks(source, spare)) {
+      const made = press(chunk)
+      // Its failure is that of the wait for it.
+      made.catch(() => {})
+      ahead.push({ chunk, made })
+      if (ahead.length > AHEAD) yield await sealOldest(false)
+    }
+    while (ahead.length > 0) yield await sealOldest(ahead.length === 1)
+    if (!writer.isEnded) yield writer.chunk(await compress(Buffer.alloc(0)), true)
   }
 
   async sealText(name: string, text: string): Promise<Buffer> {
@@ -162,11 +179,15 @@ export class Seals {
 const notOurs = (name: string): SealError =>
   new SealError(`the seal of ${name} does not fit: it was changed, or its passphrase or root secret is another one`)
 
-type Compressed = { bytes: Buffer; flags: number }
+export type Compressed = { bytes: Buffer; flags: number; release?: () => void }
+export type Press = (chunk: Buffer) => Promise<Compressed>
 
-export const compress = async (chunk: Buffer): Promise<Compressed> => {
+export const flagsOf = (method: CompressionMethod): number =>
+  method === 'zstd' ? IS_ZSTD : method === 'gzip' ? IS_GZIP : 0
+
+export const compress: Press = async (chunk) => {
   const { bytes, method } = await compressed(chunk)
-  return { bytes, flags: method === 'zstd' ? IS_ZSTD : method === 'gzip' ? IS_GZIP : 0 }
+  return { bytes, flags: flagsOf(method) }
 }
 
 async function expand(name: string, flags: number, bytes: Buffer): Promise<Buffer> {
@@ -184,6 +205,7 @@ export class SealWriter {
   readonly #mode: number
   readonly #key: Buffer
   #index = 0
+  isEnded = false
 
   constructor(mode: number, key: Buffer, header: Buffer) {
     this.#mode = mode
@@ -196,9 +218,13 @@ export class SealWriter {
     head[0] = flags | (isLast ? IS_LAST : 0)
     head.writeUInt32BE(bytes.length, 1)
     const index = this.#index++
+    this.isEnded = isLast
     if (this.#mode === HMAC) return Buffer.concat([head, bytes, macOf(this.#key, index, head, bytes)])
     const cipher = createCipheriv('aes-256-gcm', this.#key, ivOf(index)).setAAD(head)
-    return Buffer.concat([head, cipher.update(bytes), cipher.final(), cipher.getAuthTag()])
+    const encrypted = cipher.update(bytes)
+    const sealed = Buffer.concat([head, encrypted, cipher.final(), cipher.getAuthTag()])
+    dropMemory(encrypted)
+    return sealed
   }
 }
 
@@ -228,22 +254,23 @@ function ivOf(index: number): Buffer {
 const macOf = (key: Buffer, index: number, head: Buffer, payload: Buffer): Buffer =>
   createHmac('sha256', key).update(ivOf(index)).update(head).update(payload).digest()
 
-async function* inChunks(source: Bytes): AsyncGenerator<Buffer> {
-  let parts: Buffer[] = []
+/** Copies what arrives into chunks, in buffers of `spare` where it has some; all but the last are full. */
+async function* inChunks(source: Bytes, spare: Buffer[]): AsyncGenerator<Buffer> {
+  let chunk: Buffer | undefined
   let bytes = 0
   for await (const piece of source) {
-    let rest = piece
-    while (bytes + rest.length >= CHUNK) {
-      parts.push(rest.subarray(0, CHUNK - bytes))
-      rest = rest.subarray(CHUNK - bytes)
-      yield parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
-      parts = []
+    for (let at = 0; at < piece.length; ) {
+      chunk ??= spare.pop() ?? Buffer.allocUnsafeSlow(CHUNK)
+      const taken = piece.copy(chunk, bytes, at)
+      at += taken
+      bytes += taken
+      if (bytes < CHUNK) continue
+      yield chunk
+      chunk = undefined
       bytes = 0
     }
-    if (rest.length > 0) parts.push(rest)
-    bytes += rest.length
   }
-  if (bytes > 0) yield Buffer.concat(parts)
+  if (chunk) yield chunk.subarray(0, bytes)
 }
 
 /** Takes exact counts of bytes from a stream. */

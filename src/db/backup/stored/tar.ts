@@ -31,12 +31,19 @@ export class TarParser {
   #padding = 0
   #isOver = false
   #isInEntry = false
+  #position = 0
 
   constructor(reader: TarReader) {
     this.#reader = reader
   }
 
+  /** Bytes of the archive that were read; in `onEntry`, where the bytes of the entry begin. */
+  get position(): number {
+    return this.#position
+  }
+
   async write(bytes: Buffer): Promise<void> {
+    const start = this.#position
     let rest = bytes
     while (rest.length > 0) {
       if (this.#left > 0) {
@@ -53,9 +60,11 @@ export class TarParser {
         const wanted = BLOCK - this.#block.length
         this.#block = Buffer.concat([this.#block, rest.subarray(0, wanted)])
         rest = rest.subarray(wanted)
+        this.#position = start + bytes.length - rest.length
         if (this.#block.length === BLOCK) await this.#header()
       }
     }
+    this.#position = start + bytes.length
   }
 
   /** Throws where the archive was cut off. */

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createReadStream, type Stats } from 'node:fs'
 import { chmod, type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { dropMemory } from '../../../core/drop-memory.ts'
 import {
   type BackupTarget,
   type Growing,
@@ -12,7 +13,7 @@ import {
 } from './target.ts'
 
 /** Written this far ahead of the disk: a commit of the database on the same one waits for what is being synced. */
-const SYNC_EVERY = 4 * 2 ** 20
+const SYNC_EVERY = 2 ** 20
 /** A draft untouched for so long belongs to a process that was killed. */
 const ABANDONED_MS = 3_600_000
 
@@ -41,6 +42,7 @@ export class DiskTarget implements BackupTarget {
         await writeWhole(handle, part)
         bytes += part.length
         unsynced += part.length
+        dropMemory(part)
         if (unsynced < SYNC_EVERY) continue
         await syncing
         syncing = handle.datasync()

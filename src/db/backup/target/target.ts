@@ -2,7 +2,10 @@
 export interface BackupTarget {
   /** For people: the folder, or s3://bucket/prefix. */
   readonly url: string
-  /** Stores an object; nothing is there under its name before it is whole and durable. Resolves to its size. */
+  /**
+   * Stores an object; nothing is there under its name before it is whole and durable. Resolves to its size. Parts are the
+   * target's from when it takes them.
+   */
   put(name: string, source: AsyncIterable<Buffer>, options?: PutOptions): Promise<number>
   /** Undefined where there is none. */
   get(name: string): Promise<AsyncIterable<Buffer> | undefined>

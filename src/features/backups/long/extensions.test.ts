@@ -56,3 +56,18 @@ test('one whose files are in neither is named before anything is written, and at
   assert.match(body.warnings.join('\n'), /the extension greeting is in the database, and its files are missing/)
   await again.stop()
 })
+
+test('one that was added to the new directory before the restore is there', async () => {
+  const copy = join(home, 'prepared')
+  const prepared = await runSvc(['extensions', 'add', 'greeting', '--from', source], { data_dir: copy })
+  assert.equal(prepared.code, 0, prepared.err)
+  const restored = await runSvc(['restore', '--from', to, '--data-dir', copy, '--json'], config)
+  assert.equal(restored.code, 0, restored.err)
+  assert.deepEqual(JSON.parse(restored.out).missing_extensions, [])
+  const again = await startEmbeddedServer(copy)
+  assert.deepEqual(
+    await query(again, `select installed_version from pg_available_extensions where name = 'greeting'`),
+    [['1.0']],
+  )
+  await again.stop()
+})

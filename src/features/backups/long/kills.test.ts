@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,6 +8,7 @@ import { test } from 'node:test'
 import { startS3 } from '../../../../test/fakes/s3-server.ts'
 import { atEnd } from '../../../../test/kit/at-end.ts'
 import { query, runSvc, spawnEmbedded, startEmbeddedServer, testFolder } from '../../../../test/kit/backups.ts'
+import { eventually } from '../../../../test/kit/kit.ts'
 import { svc as program } from '../../../../test/kit/programs.ts'
 import { sleep } from '../../../core/clock.ts'
 
@@ -19,16 +20,32 @@ type Listed = { id: string; state: string }
 const listed = async (dataDir: string, config: Record<string, unknown>): Promise<Listed[]> =>
   JSON.parse((await runSvc(['backup', 'list', '--json'], { ...config, data_dir: dataDir })).out).items
 
-/** Runs `svc …` and kills it after a while. */
-async function runAndKill(args: readonly string[], config: Record<string, unknown>, afterMs: number): Promise<void> {
+/** Files below a folder, which need not be there. */
+const filesOf = (folder: string): string[] =>
+  existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: 'utf8' }) : []
+
+/** `svc …` in a process that can be killed. */
+function spawnSvc(args: readonly string[], config: Record<string, unknown>) {
   const env: NodeJS.ProcessEnv = { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'] }
   for (const [key, value] of Object.entries(config))
     env[`SVC_${key.replaceAll('.', '_').toUpperCase()}`] = String(value)
   const child = spawn(process.execPath, [...program, ...args], { cwd: tmpdir(), env, stdio: 'ignore' })
-  const ended = new Promise((resolve) => child.once('exit', resolve))
-  await Promise.race([sleep(afterMs), ended])
-  child.kill('SIGKILL')
-  await ended
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  return {
+    ended,
+    hasEnded: () => child.exitCode !== null,
+    async kill() {
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** Runs `svc …` and kills it after a while. */
+async function runAndKill(args: readonly string[], config: Record<string, unknown>, afterMs: number): Promise<void> {
+  const child = spawnSvc(args, config)
+  await Promise.race([sleep(afterMs), child.ended])
+  await child.kill()
 }
 
 test('killed at random: what is called good holds, the next one works, writes go on', async () => {
@@ -53,30 +70,85 @@ test('killed at random: what is called good holds, the next one works, writes go
   }
   await server.kill('SIGTERM')
 
-  for (let round = 0; round < 4; round++) {
-    const copy = join(home, `copy-${round}`)
-    await runAndKill(['restore', '--from', to, '--data-dir', copy], config, 200 + Math.random() * 1500)
-    if (!existsSync(copy)) continue
-    if (!existsSync(join(copy, 'restoring'))) continue
+  // Killed at once, after a while, and as late as its last steps.
+  for (const afterMs of [0, 100, 400, 900]) {
+    const copy = join(home, `copy-${afterMs}`)
+    const restore = spawnSvc(['restore', '--from', to, '--data-dir', copy], config)
+    await eventually(() => assert.ok(existsSync(join(copy, 'restoring')) || restore.hasEnded()), { seconds: 60 })
+    await sleep(afterMs)
+    await restore.kill()
+    if (!existsSync(join(copy, 'restoring'))) {
+      assert.ok(afterMs > 0, 'it was killed while it restored')
+      continue
+    }
     const { code, err } = await runSvc(['start', '--data-dir', copy, '--port', '0'])
     assert.equal(code, 1)
     assert.match(err, /is a restore that was not finished/)
   }
 })
 
+test('the server killed during its own backup: none is called good that is not, and the next start takes one', async () => {
+  const home = testFolder()
+  const [dataDir, to] = [join(home, 'data'), join(home, 'target')]
+  const config = { ...passphrase, 'backup.to': to, data_dir: dataDir }
+  let server = await spawnEmbedded(dataDir, { ...passphrase, 'backup.to': to })
+  await query(server, fill(50_000))
+  for (let round = 0; round < 2; round++) {
+    const { status } = await server.call('POST /api/admin/backups', { as: 'admin', json: {} })
+    // The job of a server that was killed is taken up again.
+    assert.ok(status === 202 || (status === 409 && round > 0), String(status))
+    await eventually(() => assert.ok(filesOf(join(to, 'tmp')).length > 0), { seconds: 60 })
+    await server.killAll()
+    if (round === 0) {
+      const states = (await listed(dataDir, config)).map(({ state }) => state)
+      assert.ok(!states.includes('good'), states.join())
+    }
+    rmSync(join(to, 'tmp'), { recursive: true, force: true })
+    server = await spawnEmbedded(dataDir, { ...passphrase, 'backup.to': to })
+  }
+  await eventually(
+    async () => {
+      const whole = await runSvc(['backup'], config)
+      assert.equal(whole.code, 0, whole.err)
+    },
+    { seconds: 120 },
+  )
+  for (const { id, state } of await listed(dataDir, config)) {
+    if (state === 'good') assert.equal((await runSvc(['backup', 'verify', id], config)).code, 0, id)
+  }
+  await server.kill('SIGTERM')
+})
+
 test('PostgreSQL killed during a backup: it has failed, and the next one is good', async () => {
   const home = testFolder()
   const [dataDir, to] = [join(home, 'data'), join(home, 'target')]
   const config = { ...passphrase, 'backup.to': to, data_dir: dataDir }
-  const server = await startEmbeddedServer(dataDir, passphrase)
+  const server = await spawnEmbedded(dataDir, passphrase)
   await query(server, fill(50_000))
   const running = runSvc(['backup'], config)
-  await sleep(700)
-  await query(server, `select pg_terminate_backend(pid) from pg_stat_replication`)
+  await eventually(() => assert.ok(filesOf(join(to, 'tmp')).length > 0), { seconds: 60 })
+  await server.killPostgres()
   const first = await running
-  const states = (await listed(dataDir, config)).map(({ state }) => state)
-  assert.deepEqual(states, [first.code === 0 ? 'good' : 'failed'])
-  assert.equal((await runSvc(['backup'], config)).code, 0)
+  assert.equal(first.code, 1, first.out)
+  assert.deepEqual(
+    (await listed(dataDir, config)).map(({ state }) => state),
+    ['failed'],
+  )
+  const next = await eventually(
+    async () => {
+      const ran = await runSvc(['backup'], config)
+      assert.equal(ran.code, 0, ran.err)
+      return ran
+    },
+    { seconds: 120 },
+  )
+  assert.match(next.out, /is good/)
+  const { status } = await server.call('POST /api/collections/notes', {
+    as: 'admin',
+    json: { id: 1_000_000, body: 'x' },
+  })
+  assert.equal(status, 201)
+  await server.kill('SIGTERM')
 })
 
 test('S3 that answers 500, slowly or not at all: no backup is called good that is not', async () => {

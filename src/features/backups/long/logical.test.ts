@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { atEnd } from '../../../../test/kit/at-end.ts'
@@ -27,6 +28,15 @@ async function managedDatabase(kind: 'embedded' | 'extensions'): Promise<string>
     await client.end()
   })
   return url.replace(/\/\/[^@]*@([^/]*)\/[^?]*/, `//${role}@$1/${database}`)
+}
+
+/** Which the embedded PostgreSQL does not bring. */
+async function extendWithVectors(): Promise<void> {
+  const client = await openConnection({
+    url: (await clusterUrl('extensions')).replace(/\/[^/?]*(\?|$)/, `/${database}$1`),
+  })
+  await client.query('create extension vector')
+  await client.end()
 }
 
 const SCHEMA = `
@@ -89,6 +99,17 @@ test('where the role may not replicate, a logical copy is taken, verified and re
 
   const before = await contents(server)
   await server.stop()
+  await extendWithVectors()
+  const extended = JSON.parse((await runSvc(['backup', '--json', '--to', join(home, 'extended')], config)).out)
+  const untried = await runSvc(['backup', 'verify', extended.id, '--json', '--to', join(home, 'extended')], config)
+  assert.equal(JSON.parse(untried.out).verification, 'not verified: no extension vector here', untried.err)
+  assert.equal(untried.code, 1)
+  const lacking = join(home, 'lacking')
+  const refused = await runSvc(['restore', '--from', join(home, 'extended'), '--data-dir', lacking], passphrase)
+  assert.equal(refused.code, 1)
+  assert.match(refused.out, /its files are missing: svc extensions add vector --data-dir /)
+  assert.match(refused.err, /^a logical copy cannot be restored without the extensions of its database: vector\n$/)
+  assert.equal(existsSync(lacking), false)
   const copy = join(home, 'copy')
   const restored = await runSvc(['restore', '--from', to, '--data-dir', copy], passphrase)
   assert.equal(restored.code, 0, restored.err)
