@@ -116,6 +116,25 @@ test('from signing in to a table that works: rows, other callers, live changes, 
     ]),
   )
 
+  // A whole request is undone at once: here that of the undo, and then that one's.
+  await page.getByRole('tab', { name: 'History' }).click()
+  const undos = page.getByRole('button', { name: 'Undo its request' })
+  for (const [title, points] of [
+    ['Feed all lions', '6'],
+    ['Feed the lions', '5'],
+  ]) {
+    await undos.first().waitFor()
+    const before = await undos.count()
+    await undos.first().click()
+    await page.getByRole('dialog', { name: 'Undo the whole request?' }).getByRole('button', { name: 'Undo' }).click()
+    await eventually(async () =>
+      assert.deepEqual(await api.sql(`select a.title, b.points from tasks a, tasks b where a.id = 1 and b.id = 2`), [
+        { title, points },
+      ]),
+    )
+    await undos.nth(before + 1).waitFor() // the list has the two changes of the undo
+  }
+
   // SQL with a chart, and the guard before what has no WHERE.
   await page.getByRole('link', { name: 'SQL', exact: true }).click()
   await page.locator('.cm-content').click()

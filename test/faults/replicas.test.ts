@@ -61,7 +61,6 @@ test('while the replica is busy the primary reads too', async () => {
   await inUse()
   const ports = await Promise.all(Array.from({ length: 24 }, () => portOf('heavy')))
   assert.deepEqual(new Set(ports), new Set([standby.port, primary.port]))
-  assert.ok(ports.filter((port) => port === standby.port).length >= 12, 'most on the replica')
   await inUse()
 })
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { AGENTS, agentTokens, agentTools, rpc } from '../../../test/kit/agents.ts'
+import { AGENTS, agentTokens, agentTools, registerAgent, rpc } from '../../../test/kit/agents.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: AGENTS })
@@ -154,4 +154,18 @@ test('without quarantine text of others keeps no write waiting', async () => {
   const mine = agentTools(trusting, (await agentTokens(api, await api.signUp('dee@x.test'))).access)
   await mine('list', { table: 'tickets' })
   assert.ok((await mine('create', { table: 'notes', body: { title: 'x' } })).content.confirm)
+})
+
+test('calls are counted for the user, whichever of the agents makes them', async () => {
+  const limited = await startServer({ config: { ...AGENTS, 'rate_limit.agents': '3/min' } })
+  const [cy, di] = [await limited.signUp('cy@x.test'), await limited.signUp('di@x.test')]
+  const first = (await agentTokens(limited, cy)).access
+  const second = (await agentTokens(limited, cy, { clientId: await registerAgent(limited, 'Another') })).access
+  const statusOf = async (token: string) =>
+    (await rpc(limited, token, 'tools/call', { name: 'describe', arguments: {} })).status
+  assert.deepEqual([await statusOf(first), await statusOf(second), await statusOf(first)], [200, 200, 200])
+  const { status, body, headers } = await rpc(limited, second, 'tools/call', { name: 'describe', arguments: {} })
+  assert.deepEqual([status, body.error, body.message], [429, 'rate_limited', 'too many requests'])
+  assert.ok(Number(headers.get('retry-after')) > 0)
+  assert.equal(await statusOf((await agentTokens(limited, di)).access), 200)
 })

@@ -19,7 +19,13 @@ export type Change = {
   changes: Record<string, { old?: unknown; new?: unknown }>
 }
 
+type Undone = { changes: Change['id'][] } | { request_id: string | null }
+
 type Answer = { items: Change[]; nextCursor: string | null }
+
+const ONE_CHANGE = 'The inverse is written, and can be undone in turn.'
+const WHOLE_REQUEST =
+  'Everything that the request wrote is taken back in one transaction, in all its tables, and can be undone in turn.'
 
 const LOOKS = { create: 'ok', update: 'info', delete: 'danger' } as const
 
@@ -41,10 +47,10 @@ export function ChangeList({ path, query = {} }: { path: string; query?: Record<
     initialPageParam: '',
     getNextPageParam: (last) => last.nextCursor ?? undefined,
   })
-  const undo = useAction((id: Change['id']) => post('/api/admin/undo', { changes: [id] }), {
-    done: 'Undone',
-    changes: ['/api/'],
-  })
+  const undo = useAction((what: Undone) => post('/api/admin/undo', what), { done: 'Undone', changes: ['/api/'] })
+  const ask = async (what: Undone, title: string, detail: string): Promise<void> => {
+    if (await confirm({ title, text: detail, yes: 'Undo', danger: false })) undo.run(what)
+  }
   const all = data?.pages.flatMap(({ items }) => items) ?? []
   if (error) return <ErrorLine error={error} />
   if (!data) return <Loading />
@@ -62,19 +68,22 @@ export function ChangeList({ path, query = {} }: { path: string; query?: Record<
                 {change.undoes ? ', an undo' : ''}
               </span>
               <span className="grow" />
+              {change.request_id && (
+                <Button
+                  look="quiet small"
+                  icon="undo"
+                  busy={undo.busy}
+                  title={`Request ${change.request_id}`}
+                  onClick={() => ask({ request_id: change.request_id }, 'Undo the whole request?', WHOLE_REQUEST)}
+                >
+                  Undo its request
+                </Button>
+              )}
               <Button
                 look="quiet small"
                 icon="undo"
                 busy={undo.busy}
-                onClick={async () => {
-                  const isYes = await confirm({
-                    title: 'Undo this change?',
-                    text: 'The inverse is written, and can be undone in turn.',
-                    yes: 'Undo',
-                    danger: false,
-                  })
-                  if (isYes) undo.run(change.id)
-                }}
+                onClick={() => ask({ changes: [change.id] }, 'Undo this change?', ONE_CHANGE)}
               >
                 Undo
               </Button>
