@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { S3Store } from '../../src/features/storage/blobs/s3-store.ts'
-import { startS3 } from '../fakes/s3-server.ts'
-import { eventually, startServer } from '../kit/kit.ts'
-import { hashOf, sendLarge } from '../kit/large-upload.ts'
-import { killDuringUploads } from './upload-kills.ts'
+import { S3Store } from '../../../src/features/storage/blobs/s3-store.ts'
+import { startS3 } from '../../fakes/s3-server.ts'
+import { eventually, startServer } from '../../kit/kit.ts'
+import { hashOf, sendLarge } from '../../kit/large-upload.ts'
+import { killDuringUploads } from '../upload-kills.ts'
 
 const MEGABYTE = 1024 * 1024
 
