@@ -2,10 +2,8 @@
 export const ADOPTED_OWNER = 'svc_adopted'
 
 /**
- * Since PostgreSQL 16 who may make roles is an administrator of those it made, and no more: it may not act as them until it
- * grants itself that.
- *
- * Makes the role, refuses one of that name that may do more, and lets it refer to accounts.
+ * Makes the role, refuses one of that name that may do more, and lets it refer to accounts. Since PostgreSQL 16 a role with
+ * CREATEROLE administers the roles it made and may not act as them until it grants itself that.
  */
 export const OWNER_STATEMENTS: readonly string[] = [
   `do $role$ begin

@@ -9,11 +9,14 @@ const quote = (name: string): string => new Ident(name).quoted
 
 /**
  * Where PostGIS is, each point also as a geography beside it, kept by the database, with an index for searches near a place. The
- * column itself stays `{"lon", "lat"}`, which clients and rules know. A point of zeros is none, as in PocketBase.
+ * column itself stays `{"lon", "lat"}`, which clients and rules know. A point of zeros is none, as in PocketBase. A hidden
+ * point has none: callers could read the place there.
  */
 export async function addGeography(client: pg.Client, { tables }: TargetSchema, notes: Note[]): Promise<void> {
   const points = tables.flatMap(({ collection, columns }) =>
-    columns.filter(({ field }) => field?.type === 'geoPoint').map(({ name }) => ({ table: collection, name })),
+    columns
+      .filter(({ field }) => field?.type === 'geoPoint' && !field.hidden)
+      .map(({ name }) => ({ table: collection, name })),
   )
   if (points.length === 0) return
   const { rows } = await client.query<{ schema: string }>(

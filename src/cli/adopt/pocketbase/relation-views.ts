@@ -26,7 +26,7 @@ export function relationViewsOf(collections: readonly Collection[], world: World
         statements: [
           `create view ${at} with (security_invoker = true) as select svc_row.id as record_id, svc_one.id as related_id, svc_one.place
            from public.${quoted(collection.name)} svc_row cross join lateral unnest(svc_row.${quoted(field.name)}) with ordinality svc_one(id, place)`,
-          // Whoever may not read the column reads nothing here.
+          // The view reads with the rights of its caller, who may be barred from rows or from the column.
           `grant select on ${at} to svc_anon, svc_authenticated`,
         ],
       })

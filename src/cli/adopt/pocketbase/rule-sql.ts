@@ -80,7 +80,7 @@ export function compileRule(
         isMulti,
       }
     }
-    // EmptyValue there is unknown here; of a row that is not there, everything is unknown on both sides.
+    // An empty value there is unknown here; of a row that is not there, everything is unknown on both sides.
     const present = (sql: string): string =>
       row.startsWith('j') ? `case when ${row}.id is not null then ${sql} end` : sql
     const plain = (sql: string, kind: RuleKind): RuleValue => lowered({ sql, kind, isMulti }, modifier)

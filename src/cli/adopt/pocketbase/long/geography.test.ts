@@ -20,11 +20,21 @@ test('a point has a geography beside it where PostGIS is', { skip: withoutExtens
         { id: 'nowhere', spot: '{"lon":0,"lat":0}' },
       ],
     },
+    {
+      id: 'homes0000000000',
+      name: 'homes',
+      fields: [
+        { name: 'title', type: 'text' },
+        { name: 'spot', type: 'geoPoint', hidden: true },
+      ],
+      rules: { list: '', view: '' },
+      rows: [{ id: 'ana', title: 'Ana', spot: '{"lon":23.32,"lat":42.69}' }],
+    },
   ])
   after(() => rmSync(folder, { recursive: true, force: true }))
   const api = await startServer({ postgres: 'extensions' })
   await api.sql('create extension if not exists postgis')
-  for (const rows of [3, 0])
+  for (const rows of [4, 0])
     assert.equal((await adopting(adoptPocketbase, api.databaseUrl, [folder], { apply: true })).done?.['rows'], rows)
   assert.deepEqual(
     await api.sql(
@@ -42,4 +52,7 @@ test('a point has a geography beside it where PostGIS is', { skip: withoutExtens
     near.body.items.map(({ id }: { id: string }) => id),
     ['sofia'],
   )
+  // Where a point is hidden, its place is too.
+  const homes = await api.call('GET /api/collections/homes')
+  assert.deepEqual([homes.status, homes.body.items], [200, [{ id: 'ana', title: 'Ana' }]], homes.text)
 })
