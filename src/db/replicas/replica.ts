@@ -8,6 +8,8 @@ import { hostNames } from '../protocol/hosts.ts'
 
 /** A replica that is behind for longer is passed by. */
 const MAX_BEHIND_MS = 50
+/** One that does not answer the next look for so long is passed by too: busy ones take longer than those that are behind. */
+const MAX_LOOK_MS = 200
 /** One that answers nothing for so long is given up; its flights are flown on the primary. */
 const SILENT_MS = 5_000
 const LOOK_AGAIN_MS = 250
@@ -26,7 +28,7 @@ export type ReplicaDeps = {
   timeline(): number
   /** Milliseconds until the next look. */
   everyMs(): number
-  /** When the primary was at this point, or before it; undefined when that is too long ago. */
+  /** When the primary was at this point, or before it: now, where it is not known to be further. Undefined when that is too long ago. */
   reachedAt(lsn: Lsn): number | undefined
   /** What a replica must have before it is used again. */
   last(): Lsn
@@ -67,7 +69,7 @@ export class Replica {
 
   isUsable(now: number): boolean {
     if (!this.#isFollowing || this.#behindMs > MAX_BEHIND_MS) return false
-    return this.#askedAt === 0 || now - this.#askedAt <= MAX_BEHIND_MS
+    return this.#askedAt === 0 || now - this.#askedAt <= MAX_LOOK_MS
   }
 
   async stop(): Promise<void> {
@@ -129,6 +131,7 @@ export class Replica {
     const reachedAt = this.#deps.reachedAt(this.#replayed)
     this.#behindMs = reachedAt === undefined ? Number.POSITIVE_INFINITY : Math.max(0, askedAt - reachedAt)
     // What was forgotten because it was not in use is there before it is used again.
+    if (performance.now() - askedAt > MAX_LOOK_MS) this.#isFollowing = false
     this.#isFollowing ||= this.#replayed >= this.#deps.last()
     if (this.#behindMs > MAX_BEHIND_MS) this.#isFollowing = false
     this.#deps.onReplayed()

@@ -18,6 +18,8 @@ const REST_AFTER_MS = 1_000
 const MAX_SAMPLES = 128
 /** So many reads under way keep a replica busy: from there on the primary helps, with half as many at most. */
 const BUSY_READS = 8
+/** A primary that is busy answers late: what it said last counts for so long. */
+const KNOWN_FOR_MS = 1_000
 
 const SAMPLE = sql`select pg_current_wal_insert_lsn()::text || ' ' || pg_current_wal_flush_lsn()::text
   || ' ' || current_setting('wal_block_size')`
@@ -161,6 +163,9 @@ export class Replicas {
   }
 
   #reachedAt(lsn: Lsn): number | undefined {
+    const [now, newest] = [performance.now(), this.#samples.at(-1)]
+    // Not behind anything that is known.
+    if (newest && newest.lsn <= lsn && now - newest.at < KNOWN_FOR_MS) return now
     return this.#samples.findLast((sample) => sample.lsn <= lsn)?.at
   }
 

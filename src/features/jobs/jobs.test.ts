@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 
@@ -22,17 +23,22 @@ const failed = async () => {
 }
 
 test('a cleanup is queued, runs, and tells what it did', async () => {
-  await api.signUp('old@x.test')
-  await api.sql(`update svc.sessions set expires_at = now() - interval '1 day'`)
-  const made = await api.call('POST /api/admin/jobs', { ...asAdmin, json: { type: 'stale_session_cleanup' } })
-  assert.equal(made.status, 201)
-  const { state, attempts, maxAttempts, payload } = made.body
-  assert.deepEqual(
-    { state, attempts, maxAttempts, payload },
-    { state: 'queued', attempts: 0, maxAttempts: 3, payload: {} },
-  )
-  const job = await become(made.body.id, 'completed')
-  assert.deepEqual(job.log, ['removed 1'])
+  const cleanUp = async () => {
+    await api.signUp(`${randomUUID()}@x.test`)
+    await api.sql(`update svc.sessions set expires_at = now() - interval '1 day'`)
+    const made = await api.call('POST /api/admin/jobs', { ...asAdmin, json: { type: 'stale_session_cleanup' } })
+    assert.equal(made.status, 201)
+    const { state, attempts, maxAttempts, payload } = made.body
+    assert.deepEqual(
+      { state, attempts, maxAttempts, payload },
+      { state: 'queued', attempts: 0, maxAttempts: 3, payload: {} },
+    )
+    const job = await become(made.body.id, 'completed')
+    assert.deepEqual(job.log, ['removed 1'])
+    return job
+  }
+  // The server's own sweep, ten seconds after its start, may have been there first.
+  const job = await cleanUp().catch(cleanUp)
   assert.equal(job.attempts, 1)
   assert.ok(job.completedAt && job.lastRunAt)
   assert.equal(job.workerId, undefined)
