@@ -4,6 +4,7 @@ import { ApiError, createClient, type DataClient, NetworkError } from 'savanna-c
 import type { AnyDatabase } from 'savanna-client/database'
 import { createRealtime, type Realtime } from 'savanna-client/realtime'
 import { createStore } from '../parts/store.ts'
+import { noteCall } from './calls.ts'
 import { exactCore } from './exact-core.ts'
 import { session, sessionEnded } from './session.ts'
 import { unlocked } from './unlock.ts'
@@ -104,7 +105,9 @@ export async function send<T>(
   const attempt = async (): Promise<T> => {
     const { token } = session.get()
     try {
-      return await core.send<T>(method, path, request, call)
+      const answer = await core.send<T>(method, path, request, call)
+      noteCall(method, path, request)
+      return answer
     } catch (error) {
       const isAdmin = core === svc.core || core === dataCore
       if (isAdmin && error instanceof ApiError && error.status === 401 && token) sessionEnded(token)

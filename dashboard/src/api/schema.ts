@@ -70,7 +70,7 @@ export type Table = {
   rlsEnabled: boolean
 }
 
-type Answer = {
+export type Answer = {
   tables: Record<string, Table>
   functions: Record<
     string,

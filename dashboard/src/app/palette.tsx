@@ -6,6 +6,7 @@ import { session, signedOut } from '../api/session.ts'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
+import { openDoneCalls } from './done-calls.tsx'
 import { tablePath, useGo } from './navigate.tsx'
 import { PAGES } from './pages.ts'
 import { setTheme } from './theme.ts'
@@ -53,6 +54,7 @@ function useEntries(search: string): Entry[] {
     { name: 'Light theme', icon: 'sun', run: () => setTheme('light') },
     { name: 'Dark theme', icon: 'moon', run: () => setTheme('dark') },
     { name: 'Theme of the system', icon: 'monitor', run: () => setTheme('system') },
+    { name: 'What was done, as curl and client calls', icon: 'copy', run: openDoneCalls },
     { name: 'Invite a user', icon: 'user', run: () => go('/users', { new: 'invite' }) },
     { name: 'Sign out', icon: 'logout', run: signedOut },
   ].map((entry) => ({ ...entry, kind: 'Command' }) as Entry)

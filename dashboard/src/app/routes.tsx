@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
+import { forgetAhead, readAhead } from '../api/first-rows.ts'
 import { ErrorLine } from '../parts/ui.tsx'
 import { NotFound, Shell } from './shell.tsx'
 
@@ -22,7 +23,17 @@ const page = (path: string, load: Load) =>
 const routes = [
   page('/', () => import('../pages/overview/page.tsx')),
   page('/tables', () => import('../pages/tables/page.tsx')),
-  page('/tables/$name', () => import('../pages/table/page.tsx')),
+  createRoute({
+    getParentRoute: () => root,
+    path: '/tables/$name',
+    validateSearch,
+    component: lazyRouteComponent(() => import('../pages/table/page.tsx'), 'default'),
+    // Not for a pointer that passes over a link.
+    beforeLoad: ({ params, search: { filter = '', sort = '', tab = 'rows' }, preload }) => {
+      if (!preload && tab === 'rows') readAhead(params.name, filter, sort)
+    },
+    onLeave: forgetAhead,
+  }),
   page('/sql', () => import('../pages/sql/page.tsx')),
   page('/schema', () => import('../pages/schema/page.tsx')),
   page('/policies', () => import('../pages/policies/page.tsx')),

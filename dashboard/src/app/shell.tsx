@@ -8,6 +8,7 @@ import { MenuButton } from '../parts/menu.tsx'
 import { Button } from '../parts/ui.tsx'
 import { Brand } from './brand.tsx'
 import { takeCode } from './code.ts'
+import { DoneCalls, openDoneCalls } from './done-calls.tsx'
 import { environmentColour } from './environment.ts'
 import { Link } from './navigate.tsx'
 import { PAGES } from './pages.ts'
@@ -84,6 +85,7 @@ function Frame({ path }: { path: string }) {
         <Outlet />
       </main>
       <Palette />
+      <DoneCalls />
     </div>
   )
 }
@@ -117,6 +119,13 @@ function Side({ path, environment }: { path: string; environment: string | undef
       </nav>
       <div className="side-foot">
         <ThemeMenu />
+        <Button
+          look="quiet"
+          icon="copy"
+          aria-label="What was done, as calls"
+          title="What was done, as calls"
+          onClick={openDoneCalls}
+        />
         {token ? (
           <Button look="quiet" icon="logout" onClick={() => void signOut()}>
             Sign out

@@ -1,10 +1,10 @@
 import { useState } from 'react'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
-import { confirm } from '../parts/dialog.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
 import { failed } from '../parts/toast.tsx'
 import { Button } from '../parts/ui.tsx'
+import { confirmWriteAs } from './view-as-confirm.ts'
 import { ViewAsDialog } from './view-as-dialog.tsx'
 
 /** What the shown page says of rows that this caller does not see. */
@@ -15,12 +15,7 @@ export function ViewAsBanner() {
   const hidden = hiddenRows.use()
   if (!as) return null
   const allowWrites = async (): Promise<void> => {
-    const isYes = await confirm({
-      title: `Write as ${as.label}?`,
-      text: 'What you change then is changed as this caller, by its rights, and stands in the audit with your name.',
-      yes: 'Allow writing',
-    })
-    if (isYes) await startViewAs(as.who, as.label, true).catch(failed)
+    if (await confirmWriteAs(as.label)) await startViewAs(as.who, as.label, true).catch(failed)
   }
   return (
     <div className="banner-line as" role="status">

@@ -6,6 +6,7 @@ import { Combobox } from '../parts/combobox.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { failed } from '../parts/toast.tsx'
 import { Button, Check, ErrorLine, Field } from '../parts/ui.tsx'
+import { confirmWriteAs } from './view-as-confirm.ts'
 
 type User = { id: string; email: string }
 type Key = { id: string; name: string; keyPrefix: string; revokedAt: string | null }
@@ -44,6 +45,7 @@ export function ViewAsDialog({ onClose }: { onClose(): void }) {
   async function start(): Promise<void> {
     try {
       const [who, label] = chosen()
+      if (write && !(await confirmWriteAs(label))) return
       await startViewAs(who, label, write)
       onClose()
     } catch (failure) {

@@ -1,6 +1,6 @@
 import type { UseQueryResult } from '@tanstack/react-query'
 import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from 'react'
-import { sentence } from '../api/client.ts'
+import { ApiError, sentence } from '../api/client.ts'
 import { Icon, type IconName } from './icon.tsx'
 import { Meaning } from './meaning.tsx'
 import { toast } from './toast.tsx'
@@ -58,11 +58,27 @@ export const Loading = () => (
   </p>
 )
 
+const isOff = (error: unknown): error is ApiError =>
+  error instanceof ApiError && (error.is('feature_disabled') || error.is('service_disabled'))
+
+/** Not a failure: what to do about it. */
+function SwitchedOff({ error }: { error: ApiError }) {
+  const { message } = error
+  return (
+    <Empty title={`${message.charAt(0).toUpperCase()}${message.slice(1)}`} icon="settings">
+      <p>It is switched on in svc.toml or the environment; the server reads them when it starts.</p>
+      <a className="button" href="/admin/settings?find=enabled">
+        Settings that switch things on
+      </a>
+    </Empty>
+  )
+}
+
 /** An answer once it is there; before it a line, and a line when it fails. */
 export function Loaded<T>({ of, children }: { of: UseQueryResult<T>; children: (data: T) => ReactNode }) {
   return (
     <>
-      {of.error ? <ErrorLine error={of.error} /> : null}
+      {isOff(of.error) ? <SwitchedOff error={of.error} /> : <ErrorLine error={of.error} />}
       {of.data === undefined ? of.error ? null : <Loading /> : children(of.data)}
     </>
   )

@@ -68,8 +68,8 @@ export async function eachDialog(
 }
 
 /** A server with the tables of a shop, and a user with a note. */
-export async function startShop() {
-  const api = await startDashboard({ config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true } })
+export async function startShop(more: Record<string, unknown> = {}) {
+  const api = await startDashboard({ config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, ...more } })
   await api.call('POST /api/admin/sql', { as: 'admin', json: { query: SHOP } })
   const ana = await api.signUp('ana@example.com')
   await api.call('POST /api/collections/notes', { as: ana.token, json: { title: 'Feed the lions' } })

@@ -41,10 +41,13 @@ const WORDS = [
   '_inc',
 ]
 
+const isName = (name: string): boolean => /^[a-z][a-z0-9_]*$/i.test(name)
+
 export function GraphQl() {
   const { schema } = useSchema()
   const { core } = useData()
-  const [first] = [...(schema?.tables.values() ?? [])]
+  // One whose name GraphQL takes as it is.
+  const first = [...(schema?.tables.values() ?? [])].find(({ name }) => isName(name))
   const [query, setQuery] = useState('')
   const [variables, setVariables] = useState('')
   const [answer, setAnswer] = useState('')
@@ -52,6 +55,7 @@ export function GraphQl() {
   const [busy, setBusy] = useState(false)
   const start = first
     ? `{\n  ${first.name}(limit: 10) {\n    ${first.columns
+        .filter(({ name }) => isName(name))
         .slice(0, 4)
         .map(({ name }) => name)
         .join('\n    ')}\n  }\n}`

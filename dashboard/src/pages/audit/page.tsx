@@ -185,7 +185,7 @@ function On({ entry }: { entry: Entry }) {
   const name = entry.table_name.replace(/^public\./, '')
   const row = rowOf(entry.record_id)
   return (
-    <Link to={tablePath(name)} search={row ? { row } : { tab: 'history' }}>
+    <Link to={tablePath(name)} search={row ? { row, panel: 'history' } : { tab: 'history' }}>
       {name} {row}
     </Link>
   )

@@ -3,11 +3,11 @@ import { createChannels } from 'savanna-client/channels'
 import { post, realtime, remove, svc } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
-import { useAddress } from '../../app/navigate.tsx'
+import { Link, useAddress } from '../../app/navigate.tsx'
 import { clock, count, text } from '../../parts/format.ts'
 import { oneLine } from '../../parts/grid/value.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Badge, Button, Field, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
+import { Badge, Button, Empty, Field, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
 import { type Connected, ConnectedTab } from './connected.tsx'
 
 type Heard = { id: number; at: string; action: string; table: string; record: unknown }
@@ -72,6 +72,15 @@ function Tables() {
   const names = [...(schema?.tables.values() ?? [])]
     .filter(({ kind }) => kind === 'table' || kind === 'partitioned_table')
     .map(({ name }) => name)
+  if (schema && names.length === 0)
+    return (
+      <Empty title="There is no table to watch" icon="live">
+        <p>Changes of its rows appear here as they are committed.</p>
+        <Link to="/tables" search={{ new: '1' }} className="button">
+          New table
+        </Link>
+      </Empty>
+    )
   return (
     <>
       <fieldset className="panel plain">

@@ -99,7 +99,10 @@ export default function SqlPage() {
     const stop = new AbortController()
     setRunning(stop)
     try {
-      const answer = await runSql(query, { readOnly, dryRun }, stop.signal)
+      // As it was saved it runs with the lesser role of its author and who runs it; once changed it is one's own.
+      const isSaved = tab?.saved !== undefined && query === tab.query && query === tab.savedQuery
+      const what = isSaved ? { saved: tab.saved ?? '' } : { query }
+      const answer = await runSql(what, { readOnly, dryRun }, stop.signal)
       setOutcomes(new Map(outcomes).set(id, answer))
       if (isWriting(query) && !dryRun) await schemaChanged()
     } catch (error) {
@@ -175,6 +178,13 @@ export default function SqlPage() {
 function Outcomes({ outcome }: { outcome: Outcome }) {
   return (
     <>
+      {outcome.saved && (
+        <p className="muted">
+          Ran as the saved query <strong className="isolate">{outcome.saved.name}</strong> of{' '}
+          <span className="isolate">{outcome.saved.author}</span>, run by{' '}
+          <span className="isolate">{outcome.saved.runner}</span>, with the role {outcome.saved.role}.
+        </p>
+      )}
       {outcome.changes && (
         <Note>
           {`A dry run: nothing was kept. It would change ${plural(outcome.changes.length, 'row')} of tables that the change log knows.`}
@@ -192,10 +202,13 @@ function Outcomes({ outcome }: { outcome: Outcome }) {
 
 function SaveButton({ tab }: { tab: SqlTab }) {
   const [isOpen, open] = useState(false)
-  const update = useAction(() => patch(`${QUERIES}/${encodeURIComponent(tab.saved ?? '')}`, { query: tab.query }), {
-    done: `“${tab.name}” is changed for all administrators`,
-    changes: [QUERIES],
-  })
+  const update = useAction(
+    async () => {
+      await patch(`${QUERIES}/${encodeURIComponent(tab.saved ?? '')}`, { query: tab.query })
+      changeTab(tab.id, { savedQuery: tab.query })
+    },
+    { done: `“${tab.name}” is changed for all administrators`, changes: [QUERIES] },
+  )
   return (
     <>
       {tab.saved && (
@@ -218,7 +231,7 @@ function SaveDialog({ tab, onClose }: { tab: SqlTab; onClose(): void }) {
       onClose={onClose}
       onSave={async (name) => {
         const { id } = await post<{ id: string }>(QUERIES, { name, query: tab.query })
-        changeTab(tab.id, { name, saved: id })
+        changeTab(tab.id, { name, saved: id, savedQuery: tab.query })
         toast('Saved for all administrators')
       }}
     />

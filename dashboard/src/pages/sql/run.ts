@@ -4,9 +4,16 @@ import { viewAs } from '../../api/view-as.ts'
 
 export type Mode = { readOnly: boolean; dryRun: boolean }
 export type Changed = { table: string; action: string; key: unknown; other?: boolean }
-export type Outcome = { results: SqlResult[]; changes?: Changed[] | undefined; tookMs: number }
+/** A saved query that ran: with the lesser role of both. */
+export type RanSaved = { name: string; author: string; runner: string; role: string }
+export type Outcome = {
+  results: SqlResult[]
+  changes?: Changed[] | undefined
+  saved?: RanSaved | undefined
+  tookMs: number
+}
 
-type Answer = { results?: SqlResult[] } & Partial<SqlResult> & {
+type Answer = { results?: SqlResult[]; saved?: RanSaved } & Partial<SqlResult> & {
     dry_run?: { status: number; answer: { results?: SqlResult[] } & Partial<SqlResult>; changes: Changed[] }
   }
 
@@ -19,14 +26,18 @@ export function asViewed(): object {
 }
 
 /** Runs all statements, with the result of each; as the impersonated caller while the page views as one. */
-export async function runSql(query: string, mode: Mode, signal: AbortSignal): Promise<Outcome> {
+export async function runSql(
+  query: { query: string } | { saved: string },
+  mode: Mode,
+  signal: AbortSignal,
+): Promise<Outcome> {
   const began = performance.now()
   const answer = await send<Answer>(
     'POST',
     '/api/admin/sql',
     {
       body: {
-        query,
+        ...query,
         all: true,
         ...(mode.readOnly && { read_only: true }),
         ...(mode.dryRun && { dry_run: true }),
@@ -40,5 +51,5 @@ export async function runSql(query: string, mode: Mode, signal: AbortSignal): Pr
   const { dry_run: tried } = answer
   return tried
     ? { results: resultsOf(tried.answer ?? {}), changes: tried.changes, tookMs }
-    : { results: resultsOf(answer), tookMs }
+    : { results: resultsOf(answer), saved: answer.saved, tookMs }
 }

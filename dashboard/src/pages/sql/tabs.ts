@@ -1,6 +1,12 @@
 import { createStore, kept } from '../../parts/store.ts'
 
-export type SqlTab = { id: string; name: string; query: string; saved?: string | undefined }
+export type SqlTab = {
+  id: string
+  name: string
+  query: string
+  saved?: string | undefined
+  savedQuery?: string | undefined
+}
 type Tabs = { tabs: readonly SqlTab[]; current: string }
 
 let ids = 0
@@ -25,7 +31,7 @@ export const sqlTabs = createStore<Tabs>(read())
 sqlTabs.subscribe(() => kept.write('sql', sqlTabs.get()))
 
 export function openTab(query = '', name?: string, saved?: string): void {
-  const tab = { ...fresh(query), ...(name && { name }), ...(saved && { saved }) }
+  const tab = { ...fresh(query), ...(name && { name }), ...(saved && { saved, savedQuery: query }) }
   sqlTabs.set({ tabs: [...sqlTabs.get().tabs, tab], current: tab.id })
 }
 

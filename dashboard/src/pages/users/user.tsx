@@ -1,6 +1,6 @@
 import { useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { patch, post, remove, send } from '../../api/client.ts'
+import { ApiError, patch, post, remove, send } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { startViewAs } from '../../api/view-as.ts'
 import { Link, useGo } from '../../app/navigate.tsx'
@@ -9,7 +9,7 @@ import { moment, text } from '../../parts/format.ts'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
 import { failed, toast } from '../../parts/toast.tsx'
-import { Button, Loaded } from '../../parts/ui.tsx'
+import { Button, Empty, Loaded } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
 import { type User, UserState } from './page.tsx'
 import { Audit, Factors, Keys, Organizations, Providers, Sessions } from './user-cards.tsx'
@@ -28,6 +28,29 @@ export default function UserPage() {
     download(await (await send<Response>('GET', `${path}/export`, { as: 'response' })).blob(), `user-${id}.json`),
   )
   const name = user.data?.email || user.data?.phone || id
+  if (user.error instanceof ApiError && user.error.status === 404)
+    return (
+      <Page
+        title={id}
+        crumb={
+          <Link to="/users" className="crumb">
+            Users /
+          </Link>
+        }
+      >
+        <Empty title="There is no such user" icon="user">
+          <p>The account may have been deleted; what it did is still in the audit.</p>
+          <div className="row">
+            <Link to="/users" className="button">
+              All users
+            </Link>
+            <Link to="/audit" search={{ user_id: id }} className="button">
+              Audit
+            </Link>
+          </div>
+        </Empty>
+      </Page>
+    )
   async function deleteUser(): Promise<void> {
     const isYes = await confirm({
       title: `Delete ${name}?`,

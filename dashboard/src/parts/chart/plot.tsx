@@ -35,7 +35,13 @@ export default function Plot(props: ChartProps) {
         legend: { show: series.length > 1, live: false },
         cursor: { drag: { x: false, y: false } },
         scales: {
-          x: { time: times !== undefined, ...(names && { range: (): [number, number] => [-0.6, points - 0.4] }) },
+          x: {
+            time: times !== undefined,
+            range: names
+              ? (): [number, number] => [-0.6, points - 0.4]
+              : // Of one point alone uPlot would make years.
+                (_, from, to): [number, number] => (times && to - from < 10 ? [to - 10, to] : [from, to]),
+          },
           y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.1] },
         },
         axes: [

@@ -21,6 +21,7 @@ import { Row } from './row.tsx'
 import { fromTsv, toTsv } from './tsv.ts'
 import type { GridProps, Range, Spot } from './types.ts'
 import { useScaledRows } from './use-scaled-rows.ts'
+import { useSlots } from './use-slots.ts'
 
 const ROW = 33
 const HEAD = 36
@@ -58,6 +59,7 @@ export function Grid<R>(props: GridProps<R>) {
     headHeight: HEAD,
     kept: editor ? [row, editor.row] : [row],
   })
+  const slots = useSlots(rows.indices)
   // The same as long as it gives the same: rows compare what it gives by identity.
   const rangeExtractor = useCallback(
     (seen: VirtualRange) => withIndex(defaultRangeExtractor(seen), column - pinned.length, loose.length),
@@ -237,7 +239,7 @@ export function Grid<R>(props: GridProps<R>) {
             index >= range.top && index <= range.bottom && (range.top !== range.bottom || range.left !== range.right)
           return (
             <Row
-              key={index}
+              key={slots.get(index)}
               id={id}
               index={index}
               start={rows.topOf(index)}

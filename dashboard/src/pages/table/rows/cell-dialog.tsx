@@ -1,12 +1,14 @@
 import { useState } from 'react'
 import { get } from '../../../api/client.ts'
 import { type Column, type ForeignKey, quoteName, tableName, useSchema } from '../../../api/schema.ts'
+import { UserBox } from '../../../app/view-as-dialog.tsx'
 import { Combobox } from '../../../parts/combobox.tsx'
 import { Dialog } from '../../../parts/dialog.tsx'
 import { prettyJson } from '../../../parts/exact.ts'
 import { text as textOf } from '../../../parts/format.ts'
 import { Button, Field } from '../../../parts/ui.tsx'
-import { Places } from './places.tsx'
+import { Bytes } from './bytes.tsx'
+import { isGeoJson, Places } from './places.tsx'
 import type { RowData } from './row-pages.ts'
 import { editText, kindOf, parseCell } from './values.ts'
 
@@ -66,7 +68,12 @@ export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, 
         {column.default ? `, default ${column.default}` : ''}
         {column.comment && <span className="isolate"> · {column.comment}</span>}
       </p>
-      {foreignKey && !readOnly && <ForeignRow foreignKey={foreignKey} value={text} onChoose={setText} />}
+      {foreignKey && !readOnly && isUsers(foreignKey) && (
+        <UserBox user={null} onChange={({ id }) => setText(id)} label="A user" />
+      )}
+      {foreignKey && !readOnly && !isUsers(foreignKey) && (
+        <ForeignRow foreignKey={foreignKey} value={text} onChoose={setText} />
+      )}
       {kind === 'moment' && !readOnly && <Moment value={text} onChange={setText} />}
       <Field label="Value" hint={problem && <span className="code-del">{problem}</span>}>
         {(props) => (
@@ -89,11 +96,18 @@ export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, 
           </Button>
         </div>
       )}
-      {kind === 'place' && !problem && parsed ? <Places value={JSON.parse(text)} /> : null}
+      {kind === 'bytes' && !problem && <Bytes name={column.name} value={text} readOnly={readOnly} onChange={setText} />}
+      {!problem && parsed && (kind === 'place' || (kind === 'json' && isGeoJson(text))) ? (
+        <Places value={JSON.parse(text)} />
+      ) : null}
       {kind === 'vector' && Array.isArray(parsed) ? <Bars values={parsed.map(Number)} /> : null}
     </Dialog>
   )
 }
+
+/** Accounts are no collection, and found by their address. */
+const isUsers = ({ referencedSchema, referencedTable }: ForeignKey): boolean =>
+  referencedSchema === 'svc' && referencedTable === 'users'
 
 function Bars({ values }: { values: number[] }) {
   const most = Math.max(1e-9, ...values.map(Math.abs))

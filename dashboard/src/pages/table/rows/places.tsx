@@ -1,14 +1,42 @@
 type Position = [number, number]
 type Shape = { points: Position[]; lines: Position[][]; areas: Position[][] }
 
+const TYPES =
+  /"type"\s*:\s*"(Point|MultiPoint|LineString|MultiLineString|Polygon|MultiPolygon|GeometryCollection|Feature|FeatureCollection)"/
+
+/** Whether a JSON text may be drawn. */
+export const isGeoJson = (text: string): boolean =>
+  text.length < 1_000_000 && TYPES.test(text) && /"(coordinates|geometries|features|geometry)"/.test(text)
+
+/** How deep positions lie in the lists of each. */
+const DEPTHS: ReadonlyMap<string, number> = new Map([
+  ['Point', 0],
+  ['MultiPoint', 1],
+  ['LineString', 1],
+  ['MultiLineString', 2],
+  ['Polygon', 2],
+  ['MultiPolygon', 3],
+])
+
+const isNested = (value: unknown, depth: number): boolean =>
+  depth >= 0 &&
+  Array.isArray(value) &&
+  (depth === 0
+    ? value.length >= 2 && value.every((one) => typeof one === 'number')
+    : value.every((one) => isNested(one, depth - 1)))
+
 function collect(value: unknown, shape: Shape): void {
-  const { type, coordinates, geometries } = (value ?? {}) as {
+  if (typeof value !== 'object' || value === null) return
+  const { type, coordinates, geometries, features, geometry } = value as {
     type?: string
     coordinates?: unknown
-    geometries?: unknown[]
+    geometries?: unknown
+    features?: unknown
+    geometry?: unknown
   }
-  if (geometries) for (const part of geometries) collect(part, shape)
-  if (!coordinates) return
+  for (const parts of [geometries, features]) if (Array.isArray(parts)) for (const part of parts) collect(part, shape)
+  if (geometry) collect(geometry, shape)
+  if (!isNested(coordinates, DEPTHS.get(type ?? '') ?? -1)) return
   if (type === 'Point') shape.points.push(coordinates as Position)
   if (type === 'MultiPoint') shape.points.push(...(coordinates as Position[]))
   if (type === 'LineString') shape.lines.push(coordinates as Position[])

@@ -1,3 +1,5 @@
+import { PER_PAGE } from '../../../api/first-rows.ts'
+
 export type RowData = Record<string, unknown>
 export type Loaded = {
   items: RowData[]
@@ -9,7 +11,6 @@ type Slot = { token: string; items: readonly RowData[] | null; loading: boolean;
 
 type Load = (token: string, isFirst: boolean, signal: AbortSignal) => Promise<Loaded>
 
-export const PER_PAGE = 200
 /** What is kept of a long scroll; the rest is read again when it comes back into view. */
 const KEPT = 24
 

@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { ApiError } from '../../../api/client.ts'
 import { quoteName, type Table, tableName, useSchema } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
-import { Link, tablePath } from '../../../app/navigate.tsx'
+import { Link, tablePath, useAddress } from '../../../app/navigate.tsx'
 import { text } from '../../../parts/format.ts'
 import { Value } from '../../../parts/grid/value.tsx'
 import { Button, ErrorLine, Loading, Tabs } from '../../../parts/ui.tsx'
@@ -24,13 +24,22 @@ type RowPanelProps = {
   onSet(row: RowData, column: string, value: unknown): void
 }
 
+const TABS = [
+  ['fields', 'Fields'],
+  ['relations', 'Relations'],
+  ['history', 'History'],
+  ['why', 'Why?'],
+] as const
+
 /** The row as a path has it: the commas of a composite key stay. */
 const rowPath = (name: string, table: Table, id: string): string =>
   `/api/collections/${encodeURIComponent(name)}/${table.primaryKey.length === 1 ? encodeURIComponent(id) : id}`
 
 export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, shown }: RowPanelProps) {
   const { core, key } = useData()
-  const [tab, setTab] = useState<'fields' | 'relations' | 'history' | 'why'>('fields')
+  const [{ panel }, go] = useAddress()
+  const tab = TABS.find(([one]) => one === panel)?.[0] ?? 'fields'
+  const setTab = (next: (typeof TABS)[number][0]): void => go({ panel: next === 'fields' ? undefined : next })
   const [editing, setEditing] = useState<string | null>(null)
   const path = rowPath(name, table, id)
   const { data: row, error } = useQuery({
@@ -48,17 +57,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
         </h2>
         <Button look="quiet small" icon="x" aria-label="Close the row" onClick={onClose} />
       </header>
-      <Tabs
-        label="Row"
-        tabs={[
-          ['fields', 'Fields'],
-          ['relations', 'Relations'],
-          ['history', 'History'],
-          ['why', 'Why?'],
-        ]}
-        current={tab}
-        onChange={(name) => setTab(name)}
-      />
+      <Tabs label="Row" tabs={TABS} current={tab} onChange={setTab} />
       <div className="row-panel-body" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {tab !== 'why' && tab !== 'history' && <ErrorLine error={error} />}
         {tab === 'fields' && error instanceof ApiError && [403, 404].includes(error.status) && (

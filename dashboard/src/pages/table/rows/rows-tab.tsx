@@ -174,7 +174,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
             shown={pages.find((row) => idOf(table, row) === opened)}
             edited={edits.updated.get(opened)?.values}
             canWrite={canWrite}
-            onClose={() => go({ row: undefined })}
+            onClose={() => go({ row: undefined, panel: undefined })}
             onSet={(row, column, value) => setCell(store, opened, column, value, row)}
           />
         )}

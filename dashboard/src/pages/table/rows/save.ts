@@ -1,5 +1,5 @@
 import type { Core } from 'savanna-client/core'
-import { ApiError, newRequestId, send } from '../../../api/client.ts'
+import { ApiError, dataCore, newRequestId, send } from '../../../api/client.ts'
 import type { Table } from '../../../api/schema.ts'
 import { text } from '../../../parts/format.ts'
 import type { Edits, Problem } from './edits.ts'
@@ -66,11 +66,24 @@ function refusal(error: ApiError, table: Table, keys: string[], edits: Edits): E
   return new Refused(key, { message: [error.message, ...messages].join(': '), columns, error })
 }
 
+/** An administrator is no user: what is a user's by default has to be given to one. */
+function requireOwners(core: Core, table: Table, edits: Edits): void {
+  if (core !== dataCore) return
+  const owned = table.columns.filter((column) => !column.nullable && column.default === 'svc.uid()')
+  for (const { id, values } of edits.created) {
+    const missing = owned.filter(({ name }) => values.get(name) === undefined).map(({ name }) => name)
+    if (missing.length === 0) continue
+    const message = `${missing.join(', ')} is the user who writes, and you are an administrator: choose whose row it is, or view as a user`
+    throw new Refused(id, { message, columns: missing, error: undefined })
+  }
+}
+
 /** Everything or nothing. Answers the id by which it can be undone. */
 export async function save(core: Core, name: string, table: Table, edits: Edits): Promise<string> {
   const { operations, keys } = operationsOf(edits)
   if (operations.length > MOST)
     throw new Error(`${operations.length} rows are too many for one batch: at most ${MOST}. Import a CSV instead.`)
+  requireOwners(core, table, edits)
   const requestId = newRequestId()
   const path = `/api/collections/${encodeURIComponent(name)}/batch`
   try {

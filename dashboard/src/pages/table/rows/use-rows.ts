@@ -1,22 +1,12 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'react'
-import { connection, send } from '../../../api/client.ts'
+import { connection } from '../../../api/client.ts'
+import { firstPlace, PER_PAGE, readRows } from '../../../api/first-rows.ts'
 import type { Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
-import { type Loaded, PER_PAGE, type RowData, RowPages } from './row-pages.ts'
+import { type Loaded, type RowData, RowPages } from './row-pages.ts'
 import { idOf } from './save.ts'
 
-type Answer = {
-  items: RowData[]
-  nextCursor?: string | null
-  page?: number
-  totalPages?: number
-  totalItems?: number
-  totalIsEstimate?: boolean
-}
 export type Choice = { filter: string; sort: string }
-
-/** Longer values are cut in the grid and read whole when they are opened. */
-const CUT = 500
 
 /** What a change by others touched, and until when it is shown. */
 export type Flashes = ReadonlyMap<string, { columns: ReadonlySet<string>; turn: number }>
@@ -33,19 +23,12 @@ export function useRows(name: string, table: Table, { filter, sort }: Choice) {
   if (known.current !== identity) {
     known.current = identity
     pages.current?.stop()
-    const path = `/api/collections/${encodeURIComponent(name)}`
+    let isNew = true
     const load = async (token: string, isFirst: boolean, signal: AbortSignal): Promise<Loaded> => {
-      const place = hasKey ? { cursor: token } : { page: Number(token) }
-      const total = isFirst ? 'estimate' : 'none'
-      const query = {
-        ...place,
-        perPage: PER_PAGE,
-        total,
-        cut: CUT,
-        filter: filter || undefined,
-        sort: sort || undefined,
-      }
-      const answer = await send<Answer>('GET', path, { query }, { signal }, core)
+      const place = isFirst ? firstPlace(table) : hasKey ? { cursor: token } : { page: Number(token) }
+      const options = { core, signal, isNew }
+      isNew = false
+      const answer = await readRows(name, { filter, sort, place, isFirst }, options)
       const next = hasKey
         ? (answer.nextCursor ?? null)
         : answer.items.length < PER_PAGE
