@@ -44,6 +44,7 @@ export class Replica {
   #client: pg.Client | undefined
   #replayed: Lsn = 0n
   #isFollowing = false
+  #life = 0
   #behindMs = Number.POSITIVE_INFINITY
   /** When it was asked what it did not answer yet; 0 = nothing. */
   #askedAt = 0
@@ -61,6 +62,11 @@ export class Replica {
 
   get replayed(): Lsn {
     return this.#replayed
+  }
+
+  /** Another one as soon as it may have restarted, which may be further back than it was. */
+  get life(): number {
+    return this.#life
   }
 
   get behindMs(): number {
@@ -93,7 +99,6 @@ export class Replica {
       } catch {
         told(false)
       }
-      this.#isFollowing = false
       this.#askedAt = 0
       if (!this.#isStopped) await sleep(LOOK_AGAIN_MS)
     }
@@ -104,6 +109,8 @@ export class Replica {
     this.#pool ??= await openPool({ ...pool, url, observe: quiet(observe), isReplica: true })
     const client = await openConnection({ url, applicationName: 'savanna replica', connectTimeoutMs: SILENT_MS })
     this.#client = client
+    // Its end is here before anything that a server says which started again.
+    client.once('end', () => this.#endLife())
     try {
       while (!this.#isStopped) {
         await this.#look(client)
@@ -112,8 +119,14 @@ export class Replica {
       }
     } finally {
       this.#client = undefined
+      this.#endLife()
       destroy(client)
     }
+  }
+
+  #endLife(): void {
+    this.#isFollowing = false
+    this.#life++
   }
 
   async #look(client: pg.Client): Promise<void> {
@@ -124,8 +137,7 @@ export class Replica {
     this.#askedAt = 0
     const [row] = rows
     if (row?.standby !== 't' || row.same !== 't' || row.replayed === null) {
-      this.#isFollowing = false
-      return
+      return this.#endLife()
     }
     this.#replayed = lsnOf(row.replayed)
     const reachedAt = this.#deps.reachedAt(this.#replayed)
