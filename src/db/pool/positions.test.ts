@@ -11,7 +11,9 @@ const [ANN, BEN] = [user('ann'), user('ben')]
 test('a position names its timeline; any other text is none', () => {
   const lsn = lsnOf('16/B374D848')
   assert.equal(lsn, 0x16b374d848n)
-  assert.equal(headerOf(26, lsn), '1a-16b374d848')
+  assert.equal(headerOf(26, lsn), '0000001a-00000016b374d848')
+  assert.equal(lsnOfHeader(headerOf(26, lsn), 26), lsn)
+  assert.ok(headerOf(26, lsn) > headerOf(26, 0xffn) && headerOf(26, 1n) > headerOf(9, lsn), 'later ones sort later')
   assert.equal(lsnOfHeader('1a-16b374d848', 26), lsn)
   for (const bad of [undefined, '', '1-', '-1', '1a-16B374D848', '1a-16b374d848 ', `1a-${'f'.repeat(17)}`, '1-2-3']) {
     assert.equal(lsnOfHeader(bad, 26), undefined, bad)

@@ -17,8 +17,9 @@ export function endOfRecord(lsn: Lsn, pageSize: Lsn = PAGE): Lsn {
   return pageSize === PAGE && offset <= LARGEST_HEADER ? lsn - offset : lsn
 }
 
-/** `Svc-Position`, opaque to clients: timeline and point, hexadecimal. */
-export const headerOf = (timeline: number, lsn: Lsn): string => `${timeline.toString(16)}-${lsn.toString(16)}`
+/** `Svc-Position`, opaque to clients but for its order as text: timeline and point, hexadecimal. */
+export const headerOf = (timeline: number, lsn: Lsn): string =>
+  `${timeline.toString(16).padStart(8, '0')}-${lsn.toString(16).padStart(16, '0')}`
 
 /** Undefined for any other text, and for a position of another timeline: what that had alone is gone. */
 export function lsnOfHeader(text: string | undefined, timeline: number): Lsn | undefined {

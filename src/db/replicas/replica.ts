@@ -45,6 +45,8 @@ export class Replica {
   #replayed: Lsn = 0n
   #isFollowing = false
   #life = 0
+  /** On which timeline it was seen to follow. */
+  #timeline = 0
   #behindMs = Number.POSITIVE_INFINITY
   /** When it was asked what it did not answer yet; 0 = nothing. */
   #askedAt = 0
@@ -74,7 +76,7 @@ export class Replica {
   }
 
   isUsable(now: number): boolean {
-    if (!this.#isFollowing || this.#behindMs > MAX_BEHIND_MS) return false
+    if (!this.#isFollowing || this.#behindMs > MAX_BEHIND_MS || this.#timeline !== this.#deps.timeline()) return false
     return this.#askedAt === 0 || now - this.#askedAt <= MAX_LOOK_MS
   }
 
@@ -132,13 +134,16 @@ export class Replica {
   async #look(client: pg.Client): Promise<void> {
     const askedAt = performance.now()
     this.#askedAt = askedAt
+    const timeline = this.#deps.timeline()
     const silence = setTimeout(() => destroy(client), SILENT_MS)
-    const { rows } = await client.query<ProbeRow>(PROBE, [this.#deps.timeline()]).finally(() => clearTimeout(silence))
+    const { rows } = await client.query<ProbeRow>(PROBE, [timeline]).finally(() => clearTimeout(silence))
     this.#askedAt = 0
     const [row] = rows
     if (row?.standby !== 't' || row.same !== 't' || row.replayed === null) {
       return this.#endLife()
     }
+    if (timeline !== this.#timeline) this.#isFollowing = false
+    this.#timeline = timeline
     this.#replayed = lsnOf(row.replayed)
     const reachedAt = this.#deps.reachedAt(this.#replayed)
     this.#behindMs = reachedAt === undefined ? Number.POSITIVE_INFINITY : Math.max(0, askedAt - reachedAt)

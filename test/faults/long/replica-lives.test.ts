@@ -3,7 +3,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { before, test } from 'node:test'
 import { atEnd } from '../../kit/at-end.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../kit/kit.ts'
-import { caughtUp, type Node, startReplicated } from '../../kit/replicated.ts'
+import { caughtUp, type Node, startReplicated, urlOf } from '../../kit/replicated.ts'
 
 let primary: Node
 let near: Node
@@ -136,5 +136,39 @@ test('a primary that hangs makes nothing stale, nor does a position of another p
   for (let i = 0; i < 100; i++) {
     const made = await write(api)
     assert.ok(await readFrom(other, made.id, made.position), `write ${made.id} was read stale`)
+  }
+})
+
+test('a replica of the primary that was left is not read, though its log is longer', async () => {
+  const [old, next, replica] = (await startReplicated(3)) as [Node, Node, Node]
+  const config = {
+    'database.url': urlOf([old, next]),
+    'database.replica_urls': [replica.url],
+    'database.acquire_timeout': 60,
+  }
+  const server = await startServer({ config })
+  await old.sql(`
+    create table notes (id int primary key, title text);
+    create view noted as select id, inet_server_port() as port from notes`)
+  ann = await server.signUp('ann@x.test')
+  const first = await write(server)
+  await readsOn(server, replica, first.id)
+  await caughtUp(old, next)
+  await next.stop()
+  // What the next primary never gets makes the replica further than it.
+  await old.sql('create table ballast as select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i')
+  await caughtUp(old, replica)
+  await old.stop('SIGQUIT')
+  await next.start()
+  next.promote()
+  await eventually(async () => {
+    const id = ++last
+    const { status } = await server.call('POST /api/collections/notes', { as: ann.token, json: { id, title: 'n' } })
+    assert.equal(status, 201)
+  })
+  for (let i = 0; i < 200; i++) {
+    const { id, position } = await write(server)
+    assert.deepEqual([await readFrom(server, id), await readFrom(server, id, position)], [next.port, next.port])
+    assert.equal(await readFrom(server, first.id, first.position), next.port)
   }
 })
