@@ -36,14 +36,15 @@ function tabs(storage: Storage, name: string): SessionStore {
     },
   }
   if (locks) {
-    store.lock = async <T>(work: () => Promise<T>): Promise<T> => (await locks.request(name, work)) as T
+    store.lock = <T>(work: () => Promise<T>) => locks.request(name, work) as Promise<T>
   }
   return store
 }
 
 export function defaultStore(url: string): SessionStore {
   try {
-    return tabs(localStorage, `savanna:${url}`)
+    // Node's own is undefined without a flag, and tells of no change.
+    return tabs((addEventListener as object) && localStorage, `savanna:${url}`)
   } catch {
     // There is none, or the browser forbids it.
     return memory()

@@ -27,18 +27,19 @@ async function svc(
   args: string[] = [],
   from?: string,
   flags: Record<string, string> = {},
+  { json = true, exit = 0 } = {},
 ): Promise<string> {
   let out = ''
   const code = await command({
-    ...{ args, argv: [], json: true, url: undefined, adminToken: undefined },
+    ...{ args, argv: [], json, url: undefined, adminToken: undefined },
     flag: (name) => (name === 'from' ? from : undefined),
     onServing: () => {},
     config: () => loadConfig({ env: {}, flags: { 'data-dir': dataDir, ...flags }, cwd: folder }),
     print: (line) => {
-      out += line
+      out += json ? line : `${line}\n`
     },
   })
-  assert.equal(code, 0)
+  assert.equal(code, exit)
   return out
 }
 
@@ -191,6 +192,18 @@ test('an extension that is added is there after the next start, from a folder an
   assert.equal(states['pg_trgm'], 'available')
   assert.equal(states['vector'], 'missing')
   assert.equal(items.find(({ name }) => name === 'vector')?.for, 'vector search')
+})
+
+test('what cannot be fetched is said as lines to do by hand', async () => {
+  const lines = await svc(addExtension, ['greeting'], undefined, {}, { json: false, exit: 1 })
+  assert.equal(
+    lines,
+    `cannot fetch greeting by itself; by hand:
+build greeting for PostgreSQL 18, or unpack a package of it, and name its folder:
+svc extensions add greeting --from DIR
+`,
+  )
+  await assert.rejects(svc(addExtension, ['greeting']), /cannot fetch greeting by itself: build greeting .*--from DIR/)
 })
 
 test('where create extension fails, the answer names the command', async () => {

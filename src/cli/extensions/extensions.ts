@@ -52,7 +52,12 @@ export async function addExtension(context: Context): Promise<number> {
   const { dir, major } = placeOf(config, name)
   const from = context.flag('from')
   const source = typeof from === 'string' ? { path: from } : fetchExtension(name, major)
-  if ('byHand' in source) throw new Error(`cannot fetch ${name} by itself: ${source.byHand.replaceAll('\n', '; ')}`)
+  if ('byHand' in source) {
+    const why = `cannot fetch ${name} by itself`
+    if (context.json) throw new Error(`${why}: ${source.byHand.replaceAll('\n', '; ')}`)
+    for (const line of [`${why}; by hand:`, ...source.byHand.split('\n')]) context.print(line)
+    return 1
+  }
   try {
     const files = await readExtension(name, source.path, major)
     await tryOut(files, config.database.embedded_bin_dir, major)

@@ -4,6 +4,7 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import type { AddressInfo, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
+import { eventually } from '../../../test/kit/eventually.ts'
 import { PlainHeads, requestsUpgradedIf, responseOn } from './node-internals.ts'
 
 /** What a client receives from a server with this handler. */
@@ -52,10 +53,13 @@ test('without the property, or on a connection that ends, no head is set as text
 })
 
 test('a socket knows the answer that is under way on it', async () => {
+  let used: Socket | undefined
   await answered((response, socket) => {
+    used = socket
     assert.equal(responseOn(socket), response)
-    response.end(() => assert.equal(responseOn(socket), undefined))
+    response.end()
   })
+  await eventually(() => assert.equal(used && responseOn(used), undefined))
 })
 
 test('an upgrade that nothing takes is ignored', async () => {
