@@ -53,7 +53,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const data = await createData(config, platform, identity, {
       liveStream: (call, list) => events.liveStream(call, list),
     })
-    const events = createEvents(config, platform, identity, lifecycle, data)
+    const events = createEvents(config, platform, identity, lifecycle, data, askAllWorkers)
     const files = createFiles(config, platform, identity, (blob) => backups.mirror(blob))
     const backups = await createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
     const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)

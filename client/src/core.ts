@@ -156,7 +156,7 @@ export function createCore(url: string, options: Options = {}): Core {
     const headers: Record<string, string> = {
       ...(isJson ? { 'content-type': 'application/json' } : request.type && { 'content-type': request.type }),
       ...(call.dryRun ? { 'dry-run': 'true' } : repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
-      ...(position !== undefined && { 'svc-position': position }),
+      ...(position && { 'svc-position': position }),
       ...options.headers,
       ...call.headers,
     }
@@ -194,7 +194,9 @@ export function createCore(url: string, options: Options = {}): Core {
         token = token !== undefined && !isRenewed && error.is('invalid_token') ? await caller.renew(token) : undefined
         if (token === undefined) throw error
       }
-      position = response.headers.get('svc-position') ?? position
+      const written = response.headers.get('svc-position')
+      // Answers to calls side by side may come in another order than their writes.
+      if (written && (headers['svc-position'] === position || written > (position as string))) position = written
       if (request.as) return response as T
       const text = await response.text()
       const isJsonText = response.headers.get('content-type')?.includes('json')

@@ -12,6 +12,14 @@ const isSharedFolder = (file: string): boolean =>
 const mayShare = (file: string, text: string): boolean =>
   isSharedFolder(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
 
+/** Tests in a browser share one, by where they are; in a folder `long` each has its own. */
+const USES_BROWSER = /\b(startBrowser|openDashboard)\b/
+const OWN_PROCESS = /spawnServer|child_process|\bprocess\.(?!env)|\bmock\b/
+const browserOf = (file: string, text: string): string | undefined => {
+  if (!USES_BROWSER.test(text) || /\/long\/|\.abuse\./.test(file) || OWN_PROCESS.test(text)) return undefined
+  return file.startsWith('dashboard/') ? 'dashboard/browser' : 'src/browser'
+}
+
 /** Test files per process. They share one because loading and warming up the server takes more than half a second. */
 const LARGEST = 4
 
@@ -20,7 +28,9 @@ export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
   const add = (name: string, file: string) => batches.set(name, [...(batches.get(name) ?? []), file])
   const neighbours = new Map<string, string[]>()
   for (const [file, text] of texts) {
+    const browser = browserOf(file, text)
     if (isPure(text)) add(PURE, file)
+    else if (browser !== undefined) add(browser, file)
     else if (!mayShare(file, text)) add(file.replace(/\.ts$/, ''), file)
     else {
       const feature = file.split('/').slice(0, 3).join('/')

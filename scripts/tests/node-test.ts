@@ -1,7 +1,7 @@
 // Replaces node:test in bundled test files, so that one process can run several of them, one after another. Each file has
 // its own hooks.
 import { test as nodeTest, type TestContext } from 'node:test'
-import { end } from '../../test/kit/at-end.ts'
+import { end, endProcess } from '../../test/kit/at-end.ts'
 
 type Work = () => unknown
 type Body = (t: TestContext) => unknown
@@ -57,4 +57,5 @@ export async function runFiles(files: Record<string, () => Promise<unknown>>): P
     await Promise.all(file.tests)
     for (const work of [end, ...file.afters]) await Promise.resolve().then(work).catch(fails)
   }
+  await endProcess()
 }

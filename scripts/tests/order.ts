@@ -20,7 +20,8 @@ export function writeTimes(file: string, times: Times): void {
 
 /** Estimates for a fresh clone: tests that wait for processes, leases and browsers take longest. */
 const GUESSES: [RegExp, number][] = [
-  [/\/faults\/|account-page/, 20],
+  [/\/browser$/, 60],
+  [/\/faults\//, 20],
   [/\.abuse\.|\/journeys\/|\/abuse\/|browser|embedded|pure/, 10],
 ]
 

@@ -95,7 +95,7 @@ export async function createData(
     graphqlRequests: graphql.requests,
     routesOn,
     features: [
-      createSchemaFeature({ schema }),
+      createSchemaFeature({ schema, db }),
       createCollections({
         db,
         schema,

@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { meteredAppOf } from '../core/identity.ts'
+import type { Peers } from '../core/peers.ts'
 import { version } from '../core/version.ts'
 import { createAuditTrail } from '../features/audit/routes.ts'
 import { createJobs } from '../features/jobs/routes.ts'
@@ -22,6 +23,7 @@ export function createEvents(
   identity: IdentityGroup,
   lifecycle: Lifecycle,
   { liveList, graphqlRequests }: Pick<DataGroup, 'liveList' | 'graphqlRequests'>,
+  askAllWorkers: Peers,
 ) {
   const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
   const { identify, revocations, box, keyFor } = identity
@@ -43,6 +45,7 @@ export function createEvents(
     clock: revocations.clock,
     observe,
     metrics,
+    askAllWorkers,
     opened: (who) => usage.streamOpened(meteredAppOf(who)),
     livePool: platform.livePool,
     liveList,

@@ -81,7 +81,10 @@ export const table = {
       flag: 'database-url',
       check: takesWrites,
     }),
-    replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
+    replica_urls: listOf(
+      [],
+      'connection strings of standbys that serve reads of callers, one server each and no proxy over several; `max_conns` holds for each',
+    ),
     max_conns: int(25, 'connections of the pool at most, of all workers together; a few more are beside it', {
       min: 1,
       max: 1000,

@@ -59,8 +59,11 @@ test('lists, reads and GraphQL queries go to the replica; views over volatile fu
 
 test('while the replica is busy the primary reads too', async () => {
   await inUse()
-  const ports = await Promise.all(Array.from({ length: 24 }, () => portOf('heavy')))
-  assert.deepEqual(new Set(ports), new Set([standby.port, primary.port]))
+  // As many at once as it takes, which is up to the machine too.
+  await eventually(async () => {
+    const ports = await Promise.all(Array.from({ length: 24 }, () => portOf('heavy')))
+    assert.deepEqual(new Set(ports), new Set([standby.port, primary.port]))
+  })
   await inUse()
 })
 

@@ -1,14 +1,28 @@
 import { after } from 'node:test'
 
 const cleanups: (() => unknown)[] = []
+const last: (() => unknown)[] = []
 
 /** Runs after the file, latest first. */
 export const atEnd = (cleanup: () => unknown): void => void cleanups.push(cleanup)
 
-/** Everything, also when a part of it fails. */
-export async function end(): Promise<void> {
+/** Runs after the last file of the process. */
+export const atProcessEnd = (cleanup: () => unknown): void => void last.push(cleanup)
+
+let ending: Promise<void> = Promise.resolve()
+
+/** Everything, also when a part of it fails. One after the other: Node's own hook may come while the runner is at it. */
+export function end(): Promise<void> {
+  const now = ending.then(() => run(cleanups.splice(0)))
+  ending = now.catch(() => undefined)
+  return now
+}
+
+export const endProcess = (): Promise<void> => ending.then(() => run(last.splice(0)))
+
+async function run(all: (() => unknown)[]): Promise<void> {
   const failures: unknown[] = []
-  for (const cleanup of cleanups.splice(0).reverse()) {
+  for (const cleanup of all.reverse()) {
     try {
       await cleanup()
     } catch (error) {

@@ -1,13 +1,23 @@
 import { existsSync } from 'node:fs'
 import { type Browser, type BrowserContext, type CDPSession, chromium, type Page } from 'playwright-core'
-import { atEnd } from './at-end.ts'
+import { atEnd, atProcessEnd } from './at-end.ts'
 
 const executablePath = '/usr/bin/chromium'
 
 /** For the option of the same name of a test. */
 export const skip = existsSync(executablePath) ? false : 'chromium is not installed'
 
+let shared: Promise<Browser> | undefined
+
+/** One for all test files of a process, because starting it takes a second of both cores; pages end with their file. */
 export async function startBrowser(): Promise<Browser> {
+  shared ??= launch()
+  const browser = await shared
+  atEnd(() => Promise.all(browser.contexts().map((context) => context.close())))
+  return browser
+}
+
+async function launch(): Promise<Browser> {
   const args = [
     '--no-sandbox',
     '--disable-gpu',
@@ -17,7 +27,7 @@ export async function startBrowser(): Promise<Browser> {
     '--no-first-run',
   ]
   const browser = await chromium.launch({ executablePath, args })
-  atEnd(() => browser.close())
+  atProcessEnd(() => browser.close())
   return browser
 }
 

@@ -106,4 +106,31 @@ export const calls: Cases = {
     await refusal(svc.from('notes').create({ title: 'bad' }))
     equal(attempts, 6)
   },
+
+  async 'of writes side by side the latest position is sent back, whichever answer is last'(place) {
+    const answers: ((position: string) => void)[] = []
+    const sent: (string | undefined)[] = []
+    const svc = clientAt(place, {
+      async fetch(_, { method, headers }) {
+        sent.push((headers as Record<string, string>)['svc-position'])
+        const position = method === 'GET' ? '' : await new Promise<string>((resolve) => answers.push(resolve))
+        const init = { headers: { 'content-type': 'application/json', ...(position && { 'svc-position': position }) } }
+        return new Response('{"id":1,"title":"n","items":[]}', init)
+      },
+    })
+    const notes = svc.from('notes')
+    const write = async (...positions: string[]): Promise<void> => {
+      const calls = positions.map(() => notes.create({ title: 'n' }))
+      while (answers.length < positions.length) await new Promise((resolve) => setTimeout(resolve, 1))
+      for (const [i, position] of positions.entries()) {
+        answers.shift()?.(position)
+        await calls[i]
+      }
+      await notes.list()
+    }
+    await write('2-b', '2-a')
+    // A write that began after the others is the latest, whatever it says: another database may stand there now.
+    await write('1-a')
+    equal(sent, [undefined, undefined, '2-b', '2-b', '1-a'])
+  },
 }

@@ -107,7 +107,7 @@ export function useSchema(): { schema: Schema | undefined; error: unknown; isLoa
 
 /** After DDL. */
 export const schemaChanged = (): Promise<void> =>
-  changed('/api/schema', '/api/admin/rls', '/api/admin/sql', '/api/openapi.json')
+  changed('/api/schema', '/api/admin/rls', '/api/admin/schema', '/api/openapi.json')
 
 export const quoteName = (name: string): string =>
   /^[a-z_][a-z0-9_$]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`

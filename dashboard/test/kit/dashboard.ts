@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import type { Browser, BrowserContextOptions, Locator, Page } from 'playwright-core'
+import type { BrowserContextOptions, Locator, Page } from 'playwright-core'
 import { atEnd } from '../../../test/kit/at-end.ts'
 import { startBrowser } from '../../../test/kit/browser.ts'
 import { type InProcessServer, type ServerOptions, startServer } from '../../../test/kit/kit.ts'
@@ -32,16 +32,13 @@ export async function typeInto(page: Page, cell: Locator, text: string): Promise
   await page.keyboard.press('Enter')
 }
 
-let browser: Promise<Browser> | undefined
-
-/** A page of a browser of its own, on the built files as the server sends them. */
+/** A page of a context of its own, on the built files as the server sends them. */
 export async function openDashboard(
   api: { url: string; adminToken(): Promise<string> },
   options: BrowserContextOptions & { signedIn?: boolean } = {},
 ): Promise<Dashboard> {
-  browser ??= startBrowser()
   const { signedIn = true, ...rest } = options
-  const context = await (await browser).newContext({
+  const context = await (await startBrowser()).newContext({
     viewport: { width: 1440, height: 900 },
     reducedMotion: 'reduce',
     ...rest,
@@ -96,12 +93,21 @@ const REPEATED = [
   'nav[aria-label=Calls] details:nth-of-type(n+5)',
 ]
 
-/** What axe-core finds wrong with the page as it is now, in both themes. `whole`: also in every further row of a list. */
-export async function violations(page: Page, { whole = false } = {}): Promise<string[]> {
+/** The frame around every page. */
+const FRAME = ['.side', '.top']
+
+type Looked = {
+  /** Also in every further row of a list, and in the frame that is the same around every page. */
+  whole?: boolean
+  dark?: boolean
+}
+
+/** What axe-core finds wrong with the page as it is now. */
+export async function violations(page: Page, { whole = false, dark = false }: Looked = {}): Promise<string[]> {
   axe ??= readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
   // By the debugger, because the page's policy allows no script but its own.
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(`${axe}; void 0`)
-  const context = whole ? { include: [['html']] } : { include: [['html']], exclude: REPEATED.map((one) => [one]) }
+  const exclude = whole ? [] : [...REPEATED, ...FRAME].map((one) => [one])
   const run = (options: object) =>
     page.evaluate(
       async ([where, given]) => {
@@ -109,15 +115,16 @@ export async function violations(page: Page, { whole = false } = {}): Promise<st
         const { axe: runner } = globalThis as unknown as { axe: Axe }
         return (await runner.run(where, given)).violations
       },
-      [context, options] as const,
+      [{ include: [['html']], exclude }, options] as const,
     )
-  await page.emulateMedia({ colorScheme: 'light' })
-  const light = await run({ resultTypes: ['violations'] })
-  await page.emulateMedia({ colorScheme: 'dark' })
-  // Everything else is the same in the dark.
-  const dark = await run({ resultTypes: ['violations'], runOnly: ['color-contrast'] })
-  await page.emulateMedia({ colorScheme: 'light' })
-  return [...light, ...dark].flatMap(({ id, nodes }) =>
+  const found = await run({ resultTypes: ['violations'] })
+  if (dark) {
+    await page.emulateMedia({ colorScheme: 'dark' })
+    // Everything else is the same in the dark.
+    found.push(...(await run({ resultTypes: ['violations'], runOnly: ['color-contrast'] })))
+    await page.emulateMedia({ colorScheme: 'light' })
+  }
+  return found.flatMap(({ id, nodes }) =>
     nodes
       .slice(0, 3)
       .map(

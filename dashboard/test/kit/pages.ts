@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { startDashboard } from './dashboard.ts'
+import { type Dashboard, startDashboard } from './dashboard.ts'
 import { SHOP } from './seed.ts'
 
 /** Every page with its heading. */
@@ -30,6 +30,42 @@ export const PAGES = [
   ['/api', 'API'],
   ['/settings', 'Settings'],
 ] as const
+
+const DIALOGS: readonly [path: string, button: string][] = [
+  ['/tables', 'New table'],
+  ['/tables/orders', 'View as'],
+  ['/tables/orders', 'Build'],
+  ['/tables/notes?tab=policies', 'New policy'],
+  ['/users', 'Invite'],
+  ['/webhooks', 'New webhook'],
+  ['/keys', 'New key'],
+  ['/jobs', 'New schedule'],
+]
+
+/** Each dialog, the row beside the grid and the palette, open before `look`. */
+export async function eachDialog(
+  { page, walk }: Pick<Dashboard, 'page' | 'walk'>,
+  look: (what: string, isDialog: boolean) => Promise<void>,
+): Promise<void> {
+  for (const [path, name] of DIALOGS) {
+    await walk(path)
+    await page.getByRole('button', { name, exact: true }).first().click()
+    await page.locator('dialog[open]').waitFor()
+    await look(`${path} ${name}`, true)
+    await page.keyboard.press('Escape')
+    await page.locator('dialog[open]').waitFor({ state: 'detached' })
+  }
+  await walk('/tables/orders?row=7')
+  await page.getByRole('complementary', { name: 'Row 7' }).getByText('placed_at').first().waitFor()
+  await look('row panel', false)
+  await page.keyboard.press('Control+K')
+  await page.getByRole('combobox', { name: /Find a page/ }).fill('ord')
+  await page
+    .getByRole('option', { name: /orders/ })
+    .first()
+    .waitFor()
+  await look('palette', false)
+}
 
 /** A server with the tables of a shop, and a user with a note. */
 export async function startShop() {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../../test/kit/browser.ts'
 import { openDashboard, typeInto, violations } from '../kit/dashboard.ts'
-import { PAGES, startShop, tooWide } from '../kit/pages.ts'
+import { eachDialog, PAGES, startShop, tooWide } from '../kit/pages.ts'
 
 const { api } = await startShop()
 
@@ -25,15 +25,21 @@ test('at 200 % zoom every page can be read, nothing but tables scrolls sideways,
   await page.getByRole('button', { name: 'Discard' }).click()
 })
 
-test('no row of any list has a fault of accessibility, to the last one', { skip }, async () => {
-  const { page, go, walk } = await openDashboard(api)
+test('no page, row of a list or dialog has a fault of accessibility, to the last one, light and dark', {
+  skip,
+}, async () => {
+  const dashboard = await openDashboard(api)
+  const { page, go, walk } = dashboard
   const faults: string[] = []
   await go('/')
   for (const [path, title] of PAGES) {
     await walk(path)
     await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
     await page.locator('.loading').first().waitFor({ state: 'detached' })
-    for (const fault of await violations(page, { whole: true })) faults.push(`${path}: ${fault}`)
+    for (const fault of await violations(page, { whole: true, dark: true })) faults.push(`${path}: ${fault}`)
   }
+  await eachDialog(dashboard, async (what) => {
+    for (const fault of await violations(page, { dark: true })) faults.push(`${what}: ${fault}`)
+  })
   assert.deepEqual(faults, [])
 })

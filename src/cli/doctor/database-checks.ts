@@ -105,7 +105,8 @@ export const databaseChecks: readonly DatabaseCheck[] = [
       union all
       select 'synchronous_standby_names is ' || current_setting('synchronous_standby_names') || ', and no such standby is connected: writes wait for ever'
       where current_setting('synchronous_standby_names') <> '' and current_setting('synchronous_commit') not in ('off', 'local')
-        and not exists (select from pg_stat_replication where sync_state in ('sync', 'quorum'))
+        -- Its state is hidden from roles without pg_monitor.
+        and not exists (select from pg_stat_replication where sync_state in ('sync', 'quorum') or sync_state is null)
       union all
       select format('the standby %s has not replayed for %s', coalesce(nullif(application_name, ''), client_addr::text), replay_lag)
       from pg_stat_replication where replay_lag > interval '1 minute'`,

@@ -1,3 +1,4 @@
+import { sleep } from '../../core/clock.ts'
 import type { ReplicationConnection, ReplicationEvent } from '../protocol/replication.ts'
 import { ChunkWorker, type Cut } from './stored/chunk-worker.ts'
 import { isWalSegment, type Manifest, parseManifest } from './stored/manifest.ts'
@@ -15,6 +16,8 @@ export type BaseBackup = {
 /** Stores one object as it arrives; each part is good until the next one is taken. */
 type StoreObject = (name: string, bytes: AsyncIterable<Buffer>, expected: number, press?: Press) => Promise<void>
 
+const PAUSE_EVERY = 2 ** 18
+const MOST_PAUSE_MS = 100
 /** A manifest has some hundred bytes for each file of the database. */
 const MOST_MANIFEST_BYTES = 512 * 2 ** 20
 
@@ -50,7 +53,7 @@ export async function streamBaseBackup(
       }
       const { name, prefix } = archive
       objects.push(name)
-      const counted = countBytes(archive.bytes, (bytes) => onBytes(bytes, answer.expected))
+      const counted = countBytes(withPauses(archive.bytes), (bytes) => onBytes(bytes, answer.expected))
       const sums = new ArchiveSums(prefix, files, worker)
       await store(name, sums.read(counted), answer.expected, (chunk) => sums.press(chunk))
     }
@@ -226,6 +229,19 @@ async function* countBytes(bytes: AsyncIterable<Buffer>, onBytes: (bytes: number
   for await (const part of bytes) {
     onBytes(part.length)
     yield part
+  }
+}
+
+/** Pauses for half as long as it read: requests get their turn, and the threads that compress go on meanwhile. */
+async function* withPauses(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let [read, since] = [0, performance.now()]
+  for await (const part of bytes) {
+    yield part
+    read += part.length
+    if (read < PAUSE_EVERY) continue
+    await sleep(Math.min((performance.now() - since) / 2, MOST_PAUSE_MS))
+    read = 0
+    since = performance.now()
   }
 }
 

@@ -11,7 +11,7 @@ import { takeLogical } from './logical/take-logical.ts'
 import { EXTENSIONS, extensionsText } from './restore/extensions.ts'
 import { BACKUP_LOCK } from './running.ts'
 import { BlobCopies, type BlobSource, copyAllBlobs } from './stored/files.ts'
-import { type BackupDetails, newBackupId, objectOf, PLATFORM, TOUCH_MS, writeRecord } from './stored/records.ts'
+import { type BackupDetails, newBackupId, objectOf, PLATFORM, TOUCH_MS, WRITER, writeRecord } from './stored/records.ts'
 import type { Press, Seals } from './stored/seal.ts'
 import type { BackupTarget } from './target/target.ts'
 
@@ -147,6 +147,7 @@ class Run {
       archive: facts.mayReplicate ? options.archive : null,
       consistent_at: null,
       touched_at: now,
+      writer: WRITER,
       app: version,
       extensions: facts.extensions,
       platform: PLATFORM,

@@ -17,8 +17,9 @@ export function endOfRecord(lsn: Lsn, pageSize: Lsn = PAGE): Lsn {
   return pageSize === PAGE && offset <= LARGEST_HEADER ? lsn - offset : lsn
 }
 
-/** `Svc-Position`, opaque to clients: timeline and point, hexadecimal. */
-export const headerOf = (timeline: number, lsn: Lsn): string => `${timeline.toString(16)}-${lsn.toString(16)}`
+/** `Svc-Position`, opaque to clients but for its order as text: timeline and point, hexadecimal. */
+export const headerOf = (timeline: number, lsn: Lsn): string =>
+  `${timeline.toString(16).padStart(8, '0')}-${lsn.toString(16).padStart(16, '0')}`
 
 /** Undefined for any other text, and for a position of another timeline: what that had alone is gone. */
 export function lsnOfHeader(text: string | undefined, timeline: number): Lsn | undefined {
@@ -34,7 +35,8 @@ function writerKey(who: Identity): string | undefined {
   return undefined
 }
 
-const FAR: Lsn = 1n << 64n
+/** As a position no replica reaches it, so that its caller reads on the primary. */
+export const FARTHEST: Lsn = (1n << 64n) - 1n
 
 /**
  * What readers must find on a replica: each writer its own last write, and everybody what visitors, the server and the
@@ -46,8 +48,11 @@ export class WrittenPositions {
   #last: Lsn = 0n
   /** What every reader needs. */
   #floor: Lsn = 0n
-  /** A write whose position is not known yet: until the next look at the primary this caller reads there. */
-  #isUnknown = true
+  /** How many writes had a position that is not known, and how many of them are before the last look at the primary. */
+  #unknowns = 1
+  #known = 0
+  /** The last of those whose own caller does not know its position either. */
+  #lost = 0
 
   get last(): Lsn {
     return this.#last
@@ -70,23 +75,28 @@ export class WrittenPositions {
     const writer = writerKey(who)
     if (writer !== undefined) this.#writers.set(writer, this.#last)
     else if (who.kind === 'anonymous') this.#floor = this.#last
-    else this.#isUnknown = true
+    else this.#unknowns++
   }
 
   lost(): void {
-    this.#isUnknown = true
+    this.#lost = ++this.#unknowns
   }
 
-  /** The primary is here. `began`: when it was asked, nothing was unknown. */
-  sampled(lsn: Lsn, wasUnknown: boolean): void {
+  /** The primary is here. `unknowns`: when it was asked. */
+  sampled(lsn: Lsn, unknowns: number): void {
     if (lsn > this.#last) this.#last = lsn
-    if (!wasUnknown) return
+    if (unknowns <= this.#known) return
     this.#floor = this.#last
-    this.#isUnknown = false
+    this.#known = unknowns
   }
 
-  get isUnknown(): boolean {
-    return this.#isUnknown
+  get unknowns(): number {
+    return this.#unknowns
+  }
+
+  /** Until the next look at the primary a position may be that of less than its caller wrote. */
+  get isLost(): boolean {
+    return this.#lost > this.#known
   }
 
   /** Another timeline: points of the one before mean nothing. */
@@ -94,11 +104,11 @@ export class WrittenPositions {
     this.#writers.clear()
     this.#last = 0n
     this.#floor = 0n
-    this.#isUnknown = true
+    this.#unknowns++
   }
 
   needOf(who: Identity): Lsn {
-    if (this.#isUnknown) return FAR
+    if (this.#unknowns > this.#known) return FARTHEST
     const writer = writerKey(who)
     const own = writer === undefined ? 0n : (this.#writers.get(writer) ?? 0n)
     return own > this.#floor ? own : this.#floor

@@ -44,6 +44,9 @@ export class Replica {
   #client: pg.Client | undefined
   #replayed: Lsn = 0n
   #isFollowing = false
+  #life = 0
+  /** On which timeline it was seen to follow. */
+  #timeline = 0
   #behindMs = Number.POSITIVE_INFINITY
   /** When it was asked what it did not answer yet; 0 = nothing. */
   #askedAt = 0
@@ -63,12 +66,17 @@ export class Replica {
     return this.#replayed
   }
 
+  /** Another one as soon as it may have restarted, which may be further back than it was. */
+  get life(): number {
+    return this.#life
+  }
+
   get behindMs(): number {
     return this.#behindMs
   }
 
   isUsable(now: number): boolean {
-    if (!this.#isFollowing || this.#behindMs > MAX_BEHIND_MS) return false
+    if (!this.#isFollowing || this.#behindMs > MAX_BEHIND_MS || this.#timeline !== this.#deps.timeline()) return false
     return this.#askedAt === 0 || now - this.#askedAt <= MAX_LOOK_MS
   }
 
@@ -93,7 +101,6 @@ export class Replica {
       } catch {
         told(false)
       }
-      this.#isFollowing = false
       this.#askedAt = 0
       if (!this.#isStopped) await sleep(LOOK_AGAIN_MS)
     }
@@ -104,6 +111,8 @@ export class Replica {
     this.#pool ??= await openPool({ ...pool, url, observe: quiet(observe), isReplica: true })
     const client = await openConnection({ url, applicationName: 'savanna replica', connectTimeoutMs: SILENT_MS })
     this.#client = client
+    // Its end is here before anything that a server says which started again.
+    client.once('end', () => this.#endLife())
     try {
       while (!this.#isStopped) {
         await this.#look(client)
@@ -112,21 +121,29 @@ export class Replica {
       }
     } finally {
       this.#client = undefined
+      this.#endLife()
       destroy(client)
     }
+  }
+
+  #endLife(): void {
+    this.#isFollowing = false
+    this.#life++
   }
 
   async #look(client: pg.Client): Promise<void> {
     const askedAt = performance.now()
     this.#askedAt = askedAt
+    const timeline = this.#deps.timeline()
     const silence = setTimeout(() => destroy(client), SILENT_MS)
-    const { rows } = await client.query<ProbeRow>(PROBE, [this.#deps.timeline()]).finally(() => clearTimeout(silence))
+    const { rows } = await client.query<ProbeRow>(PROBE, [timeline]).finally(() => clearTimeout(silence))
     this.#askedAt = 0
     const [row] = rows
     if (row?.standby !== 't' || row.same !== 't' || row.replayed === null) {
-      this.#isFollowing = false
-      return
+      return this.#endLife()
     }
+    if (timeline !== this.#timeline) this.#isFollowing = false
+    this.#timeline = timeline
     this.#replayed = lsnOf(row.replayed)
     const reachedAt = this.#deps.reachedAt(this.#replayed)
     this.#behindMs = reachedAt === undefined ? Number.POSITIVE_INFINITY : Math.max(0, askedAt - reachedAt)

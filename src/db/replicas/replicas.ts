@@ -5,7 +5,15 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db, FlyOptions } from '../db.ts'
 import { isBadValue } from '../pg-errors.ts'
 import type { Pool, PoolOptions } from '../pool/pool.ts'
-import { endOfRecord, headerOf, type Lsn, lsnOf, lsnOfHeader, type WrittenPositions } from '../pool/positions.ts'
+import {
+  endOfRecord,
+  FARTHEST,
+  headerOf,
+  type Lsn,
+  lsnOf,
+  lsnOfHeader,
+  type WrittenPositions,
+} from '../pool/positions.ts'
 import type { Schema } from '../schema/snapshot.ts'
 import { sql } from '../sql.ts'
 import { Replica } from './replica.ts'
@@ -106,6 +114,7 @@ export class Replicas {
   wrote(who: Identity): string | undefined {
     const { positions, db } = this.#deps
     positions.finished(who)
+    if (positions.isLost) return headerOf(db.timeline(), FARTHEST)
     return positions.last === 0n ? undefined : headerOf(db.timeline(), positions.last)
   }
 
@@ -123,16 +132,18 @@ export class Replicas {
   #laneOf(replica: Replica): Lane {
     const { db, statementTimeoutMs } = this.#deps
     return laneBy(async (who, statement, options = {}) => {
-      const { pool } = replica
-      if (!pool) return (db.fly as Fly)(who, statement, options)
+      const { pool, life } = replica
       const beganAt = performance.now()
       try {
-        return await (pool.fly as unknown as Fly)(who, statement, options)
+        if (pool) {
+          const answer = await (pool.fly as unknown as Fly)(who, statement, options)
+          if (replica.life === life) return answer
+        }
       } catch (error) {
         if (isFinal(error)) throw error
-        const left = (options.timeoutMs ?? statementTimeoutMs) - (performance.now() - beganAt)
-        return (db.fly as unknown as Fly)(who, statement, { ...options, timeoutMs: Math.max(1_000, Math.round(left)) })
       }
+      const left = (options.timeoutMs ?? statementTimeoutMs) - (performance.now() - beganAt)
+      return (db.fly as unknown as Fly)(who, statement, { ...options, timeoutMs: Math.max(1_000, Math.round(left)) })
     })
   }
 
@@ -145,14 +156,14 @@ export class Replicas {
     while (!this.#isStopped) {
       try {
         const at = performance.now()
-        const wasUnknown = positions.isUnknown
+        const known = positions.unknowns
         const timeline = db.timeline()
         const [inserted = '0/0', flushed = '0/0', page = '8192'] = ((await db.fly(SYSTEM, SAMPLE)) ?? '').split(' ')
         if (timeline !== this.#timeline) {
           this.#timeline = timeline
           this.#samples = []
           positions.restart()
-        } else positions.sampled(endOfRecord(lsnOf(inserted), BigInt(page)), wasUnknown)
+        } else positions.sampled(endOfRecord(lsnOf(inserted), BigInt(page)), known)
         this.#samples.push({ at, lsn: lsnOf(flushed) })
         if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.slice(MAX_SAMPLES / 2)
       } catch {

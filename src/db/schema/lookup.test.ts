@@ -64,6 +64,7 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     rlsEnabled: false,
     rlsPolicies: [],
     privileges: { svc_anon: none, svc_authenticated: none },
+    wholeFor: new Set(['none']),
     insertable: true,
     updatable: true,
     watched: false,

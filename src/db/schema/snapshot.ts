@@ -50,6 +50,8 @@ export type Table = {
   readonly rlsPolicies: readonly Policy[]
   /** Table-level or any column-level privilege. */
   readonly privileges: Privileges<Privilege>
+  /** Roles that may SELECT the table as a whole. Grants of columns, even of all of them, do not reach `ctid`. */
+  readonly wholeFor: ReadonlySet<DatabaseRole>
   /** False for materialized views, views PostgreSQL cannot update by itself, and where rules return no rows. */
   readonly insertable: boolean
   readonly updatable: boolean

@@ -1,3 +1,4 @@
+import type { DatabaseRole } from '../../core/identity.ts'
 import type { Table } from '../schema/snapshot.ts'
 import { AND, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 
@@ -26,8 +27,9 @@ export class Candidates {
   }
 }
 
-/** Rows of a plain table can be found by ctid. */
-export const isFlat = (table: Table): boolean => table.kind === 'table'
+/** Rows of a plain table can be found by ctid, by roles that may read the table as a whole. */
+export const isReadByCtid = (table: Table, role: DatabaseRole): boolean =>
+  table.kind === 'table' && table.wholeFor.has(role)
 
 /** A policy may hide rows from the role. */
 export const hidesRows = (table: Table, role: string): boolean => table.rlsEnabled && role !== 'none'

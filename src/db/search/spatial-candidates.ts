@@ -1,8 +1,9 @@
+import type { DatabaseRole } from '../../core/identity.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { SpatialSql } from '../schema/spatial/build.ts'
 import type { SpatialArg, SpatialFilter } from '../schema/spatial/parse.ts'
 import { integerLiteral, ROW, type Sql, sql } from '../sql.ts'
-import { type Candidates, hidesRows, isFlat } from './candidates.ts'
+import { type Candidates, hidesRows, isReadByCtid } from './candidates.ts'
 
 const isIndexed = (table: Table, { name }: Column): boolean =>
   table.indexes.some(({ method, columns }) => method === 'gist' && columns[0] === name)
@@ -11,10 +12,10 @@ const isIndexed = (table: Table, { name }: Column): boolean =>
 export function spatialCandidates(
   filter: SpatialFilter,
   column: Column,
-  { schema, table, role }: { schema: Schema; table: Table; role: string },
+  { schema, table, role }: { schema: Schema; table: Table; role: DatabaseRole },
   candidates: Candidates,
 ): Sql | undefined {
-  if (!isFlat(table) || !hidesRows(table, role) || !isIndexed(table, column)) return undefined
+  if (!isReadByCtid(table, role) || !hidesRows(table, role) || !isIndexed(table, column)) return undefined
   const params: Sql[] = []
   const addParam = (value: SpatialArg): Sql => {
     params.push(sql`${value}`)

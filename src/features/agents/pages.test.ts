@@ -29,8 +29,7 @@ test('people choose how their agent writes, and release what it wrote', { skip }
     code_challenge_method: 'S256',
     resource: resourceOf(api),
   }
-  const browser = await startBrowser()
-  const page = await browser.newPage()
+  const page = await (await startBrowser()).newPage()
   page.setDefaultTimeout(30_000)
   const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
   const signIn = async () => {
@@ -74,5 +73,4 @@ test('people choose how their agent writes, and release what it wrote', { skip }
   assert.equal(reader.body.scope, 'readonly', reader.text)
   const refused = await agentTools(api, reader.body.access_token)('delete', { table: 'notes', id: '1' })
   assert.equal(refused.content.code, 403)
-  await browser.close()
 })

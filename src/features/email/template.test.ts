@@ -80,7 +80,14 @@ test('templates have a size limit, and so has what they grow into', () => {
 const LINEAR = { timeout: 280_000 }
 
 test('hostile templates take time in step with their length', LINEAR, () => {
-  const hostile = ['{{'.repeat(128_000), '{{A}}'.repeat(51_200), '{'.repeat(256_000), `{{${' '.repeat(255_000)}x y}}`]
+  const hostile = [
+    '{{'.repeat(128_000),
+    '{{A}}'.repeat(51_200),
+    `<a ${'{{A}}'.repeat(51_000)}`,
+    `${'<a href="x" '.repeat(1_000)}${'{{A}}'.repeat(40_000)}`,
+    '{'.repeat(256_000),
+    `{{${' '.repeat(255_000)}x y}}`,
+  ]
   for (const text of hostile) {
     try {
       html(text, { A: 'xx' })
@@ -88,6 +95,15 @@ test('hostile templates take time in step with their length', LINEAR, () => {
       assert.ok(error instanceof AppError)
     }
   }
+})
+
+test('in a tag that is too long to be looked through a value is not written', () => {
+  const link = (style: number) =>
+    html(`<a style="${'x'.repeat(style)}" href="{{A}}">{{A}}</a>`, { A: 'https://x.test' })
+  assert.match(link(1_900), /href="https:\/\/x\.test">https:\/\/x\.test<\/a>$/)
+  assert.match(link(2_100), /href="#">https:\/\/x\.test<\/a>$/)
+  assert.match(html('<a href="x<y>" href="x<{{A}}">', { A: 'y' }), /href="x<y">$/)
+  assert.equal(html('<a href="java{{A}}">', { A: 'script:alert(1)' }), '<a href="java#">')
 })
 
 test('text is what the HTML says, with its links', async () => {

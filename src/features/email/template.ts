@@ -32,14 +32,17 @@ export function renderTemplate(source: TemplateSource, variables: TemplateVariab
   return {
     // A line break would end the header (RFC 5322, section 2.2).
     subject: fill(parse(source.subject), variables, (value) => value).replace(/[\r\n\u2028\u2029]/g, ''),
-    html: fill(parse(source.html), variables, (value, before, after) => {
-      const address = ADDRESS_BEGUN.exec(before)?.[1]
+    html: fill(parse(source.html), variables, (value, tag, after) => {
+      if (tag.length > MAX_TAG) return '#'
+      const address = ADDRESS_BEGUN.exec(tag)?.[1]
       const isSafe = address === undefined || isSafeAddress(address + value + (/^[^"'\s>]*/.exec(after)?.[0] ?? ''))
       return isSafe ? escapeValue(value) : '#'
     }),
   }
 }
 
+/** Looking for an address takes time in step with the tag, for each value in it: what stands further inside is not looked at, and is `#`. */
+const MAX_TAG = 2_048
 /** Matches text that ends inside a link attribute; group 1 is the address so far. */
 const ADDRESS_BEGUN = /<[^<>]*\s(?:href|src)\s*=\s*["']?([^"'>]*)$/i
 const SCHEME = /^([a-z][a-z0-9+.-]*):/i
@@ -80,16 +83,28 @@ function parse(text: string): Template {
   return { texts, names }
 }
 
-type Encode = (value: string, before: string, after: string) => string
+/** `tag` is the text before the value that may be inside a tag. */
+type Encode = (value: string, tag: string, after: string) => string
 
 function fill({ texts, names }: Template, variables: TemplateVariables, encode: Encode): string {
   let out = texts[0] ?? ''
+  let tag = tagAfter('', out)
   for (const [i, name] of names.entries()) {
     const after = texts[i + 1] ?? ''
-    out += encode(textFor(variables, name), out, after) + after
+    const added = encode(textFor(variables, name), tag, after) + after
+    out += added
+    tag = tagAfter(tag, added)
     if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit', 'invalid_template')
   }
   return out
+}
+
+/** What follows the last `>`, from the first `<` in it; as much of it as is looked at. */
+function tagAfter(tag: string, added: string): string {
+  const end = added.lastIndexOf('>')
+  const open = (end < 0 ? tag : '') + added.slice(end + 1)
+  const from = open.indexOf('<')
+  return from < 0 ? '' : open.slice(from, from + MAX_TAG + 1)
 }
 
 function textFor(variables: TemplateVariables, name: string): string {

@@ -43,7 +43,7 @@ async function openInBrowser(url: URL) {
   const cameBack = async () => {
     await page.waitForURL((at) => at.pathname === '/cb')
     const at = new URL(page.url())
-    await browser.close()
+    await page.close()
     return at
   }
   return { page, press, signIn, cameBack }

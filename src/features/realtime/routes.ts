@@ -3,12 +3,14 @@ import { notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
+import type { Peers } from '../../core/peers.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db, Notifications } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type ChannelConfig, Channels } from './channels/channels.ts'
 import { channelRoutes } from './channels/routes.ts'
+import { connectedRoute } from './connected.ts'
 import { Connections } from './deliver/connections.ts'
 import type { GraphqlRequests } from './graphql-conversation.ts'
 import { graphqlRoute } from './graphql-route.ts'
@@ -48,6 +50,7 @@ type Deps = {
   clock: Clock
   observe: Observe
   metrics: Metrics
+  askAllWorkers: Peers
   /** A connection of theirs counts as open until the answer is called. */
   opened: (who: Identity) => () => void
   /** Connections for live lists alone. */
@@ -109,6 +112,7 @@ export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStre
         ...context,
         ...{ identify, countRequest: deps.countRequest, clock, queries, graphql: deps.graphql },
       }),
+      connectedRoute({ db, connections, askAllWorkers: deps.askAllWorkers, requires: context.requires }),
       ...channelRoutes({ db, channels, requires: context.requires }),
     ],
     liveStream: liveStream(context, queries),

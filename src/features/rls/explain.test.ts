@@ -237,7 +237,7 @@ test('its verdict is what PostgreSQL does, whatever the policies and the row', a
       },
     ),
     // One that raises, alone, for each operation; the others are met by chance.
-    { numRuns: 60, examples },
+    { numRuns: 40, examples },
   )
 })
 

@@ -25,6 +25,7 @@ export async function channelsTable(db: Db): Promise<Table> {
     ...{ schema: 'svc', name: 'channels', ident: new Ident('svc', 'channels'), oid, kind: 'table', comment: undefined },
     ...{ columns: new Map(), primaryKey: [], foreignKeys: [], relations: [], checkConstraints: [], indexes: [] },
     ...{ uniqueKeys: [], rlsEnabled: true, rlsPolicies: [], privileges: { svc_anon: ALL, svc_authenticated: ALL } },
+    wholeFor: new Set(['none', 'svc_anon', 'svc_authenticated']),
     ...{ insertable: true, updatable: false, hasRules: false, watched: false, runsUserCode: false },
   }
 }

@@ -1,11 +1,15 @@
 import type { Identity } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { SnapshotDocuments } from '../../http/files/snapshot-documents.ts'
 import { type Route, route } from '../../http/route.ts'
 import { schemaAnswer } from './answers.ts'
 import { type Audience, schemaDocument } from './document.ts'
+import { tableFiguresRoute } from './figures.ts'
 
-export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'read'> }): { routes: Route[] } {
+export function createSchemaFeature({ schema, db }: { schema: Pick<SchemaCache, 'read'>; db: Db }): {
+  routes: Route[]
+} {
   const documents = new SnapshotDocuments()
   return {
     routes: [
@@ -22,6 +26,7 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
           return documents.reply(headers, snapshot, JSON.stringify(audience), () => schemaDocument(snapshot, audience))
         },
       }),
+      tableFiguresRoute(db),
     ],
   }
 }

@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import { post } from '../../api/client.ts'
+import { useFigures } from '../../api/figures.ts'
 import { useAction } from '../../api/hooks.ts'
 import { type Table, useSchema } from '../../api/schema.ts'
-import { useSql } from '../../api/sql.ts'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { moment } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
@@ -33,24 +33,15 @@ export default function PoliciesPage() {
 
 const ACTIONS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'] as const
 const CALLERS = [
-  ['visitor', 'svc_anon'],
-  ['user', 'svc_authenticated'],
-  ['key', 'svc_authenticated'],
+  ['visitor', 'svc_anon', 'visitors'],
+  ['user', 'svc_authenticated', 'users'],
+  ['key', 'svc_authenticated', 'users'],
 ] as const
-
-const GRANTS = `
-select n.nspname, c.relname, r.name, string_agg(a.name, ',' order by a.name)
-from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-cross join (values ('svc_anon'), ('svc_authenticated')) r(name)
-cross join (values ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) a(name)
-where c.relkind in ('r', 'p', 'm', 'f', 'v') and n.nspname not in ('pg_catalog', 'information_schema', 'svc') and n.nspname not like 'pg\\_t%'
-  and (has_table_privilege(r.name, c.oid, a.name) or (a.name <> 'DELETE' and has_any_column_privilege(r.name, c.oid, a.name)))
-group by 1, 2, 3`
 
 type Verdict = { text: string; look: 'ok' | 'warn' | 'danger' | 'info' | ''; title: string }
 
-function verdictOf(table: Table, action: string, role: string, grants: ReadonlySet<string>): Verdict {
-  if (!grants.has(action)) return { text: 'no', look: 'ok', title: 'no privilege' }
+function verdictOf(table: Table, action: string, role: string, grants: readonly string[]): Verdict {
+  if (!grants.includes(action)) return { text: 'no', look: 'ok', title: 'no privilege' }
   const isView = table.kind === 'view' || table.kind === 'materialized_view'
   if (isView && action !== 'SELECT') return { text: '–', look: '', title: 'a view' }
   if (!table.rlsEnabled)
@@ -71,14 +62,8 @@ function verdictOf(table: Table, action: string, role: string, grants: ReadonlyS
 
 function Matrix() {
   const { schema, error } = useSchema()
-  const grants = useSql(GRANTS)
+  const figures = useFigures()
   const [find, setFind] = useState('')
-  const byTable = new Map(
-    grants.data?.rows.map(([space, name, role, actions]) => [
-      `${space}.${name} ${role}`,
-      new Set(String(actions).split(',')),
-    ]),
-  )
   if (!schema) return error ? <ErrorLine error={error} /> : <Loading />
   if (schema.tables.size === 0)
     return (
@@ -96,7 +81,7 @@ function Matrix() {
           <input className="input" {...props} value={find} onChange={(event) => setFind(event.target.value)} />
         )}
       </Field>
-      <ErrorLine error={grants.error} />
+      <ErrorLine error={figures.error} />
       <div className="table-wrap">
         <table className="table matrix">
           <thead>
@@ -127,16 +112,16 @@ function Matrix() {
                   </Link>
                 </td>
                 {ACTIONS.flatMap((action) =>
-                  CALLERS.map(([caller, role]) => {
+                  CALLERS.map(([caller, role, granted]) => {
                     const { text, look, title } = verdictOf(
                       table,
                       action,
                       role,
-                      byTable.get(`${table.schema}.${table.name} ${role}`) ?? new Set(),
+                      figures.tables.get(`${table.schema}.${table.name}`)?.[granted] ?? [],
                     )
                     return (
                       <td key={`${action} ${caller}`} title={`${caller}, ${action.toLowerCase()}: ${title}`}>
-                        {grants.data && <Badge look={look}>{text}</Badge>}
+                        {figures.database && <Badge look={look}>{text}</Badge>}
                       </td>
                     )
                   }),

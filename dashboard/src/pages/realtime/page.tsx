@@ -3,31 +3,43 @@ import { createChannels } from 'savanna-client/channels'
 import { post, realtime, remove, svc } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { clock, count, text } from '../../parts/format.ts'
 import { oneLine } from '../../parts/grid/value.tsx'
 import { Page } from '../../parts/page.tsx'
-import { Badge, Button, Field, TabPanel, Tabs } from '../../parts/ui.tsx'
+import { Badge, Button, Field, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
+import { type Connected, ConnectedTab } from './connected.tsx'
 
 type Heard = { id: number; at: string; action: string; table: string; record: unknown }
-type Stats = { realtime_connections: number }
-
 const KEPT = 300
 const LOOKS = { create: 'ok', update: 'info', delete: 'danger' } as Record<string, 'ok' | 'info' | 'danger'>
 const TABS = [
   ['tables', 'Tables'],
   ['channels', 'Channels'],
+  ['connected', 'Connected'],
 ] as const
+type Tab = (typeof TABS)[number][0]
 
 export default function RealtimePage() {
-  const [tab, setTab] = useState<'tables' | 'channels'>('tables')
-  const stats = useApi<Stats>('/api/admin/stats', {}, { every: 2_000 })
+  const [search, setSearch] = useAddress()
+  const tab: Tab = TABS.find(([name]) => name === search['tab'])?.[0] ?? 'tables'
+  const connected = useApi<Connected>('/api/admin/realtime', {}, { every: 2_000 })
   return (
     <Page
       title="Realtime"
-      badge={stats.data && <Badge look="info">{`${count(stats.data.realtime_connections)} connected`}</Badge>}
+      badge={connected.data && <Badge look="info">{`${count(connected.data.count)} connected`}</Badge>}
     >
-      <Tabs label="Realtime" tabs={TABS} current={tab} onChange={(name) => setTab(name)} />
-      <TabPanel name={tab}>{tab === 'tables' ? <Tables /> : <Channels />}</TabPanel>
+      <Tabs
+        label="Realtime"
+        tabs={TABS}
+        current={tab}
+        onChange={(name) => setSearch({ tab: name === 'tables' ? undefined : name, channel: undefined })}
+      />
+      <TabPanel name={tab}>
+        {tab === 'tables' && <Tables />}
+        {tab === 'channels' && <Channels first={search['channel'] ?? ''} />}
+        {tab === 'connected' && <Loaded of={connected}>{(data) => <ConnectedTab {...data} />}</Loaded>}
+      </TabPanel>
     </Page>
   )
 }
@@ -107,8 +119,9 @@ function Tables() {
 
 type Channel = ReturnType<ReturnType<typeof createChannels>['channel']>
 
-function Channels() {
-  const [name, setName] = useState('')
+/** `first`: a channel that the address names. */
+function Channels({ first }: { first: string }) {
+  const [name, setName] = useState(first)
   const [joined, setJoined] = useState('')
   const [heard, setHeard] = useState<readonly { id: number; at: string; text: string }[]>([])
   const [members, setMembers] = useState<readonly { from: string | null; state: unknown }[]>([])

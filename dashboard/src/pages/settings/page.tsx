@@ -1,6 +1,6 @@
 import { patch, post } from '../../api/client.ts'
+import { useFigures } from '../../api/figures.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
-import { useSql } from '../../api/sql.ts'
 import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm } from '../../parts/dialog.tsx'
@@ -56,11 +56,7 @@ export default function SettingsPage() {
 
 function Version() {
   const stats = useApi<Stats>('/api/admin/stats', {}, { every: 10_000 })
-  const database = useSql(
-    'select version(), current_database(), pg_size_pretty(pg_database_size(current_database()))',
-    { fresh: 60_000 },
-  )
-  const [version, name, size] = database.data?.rows[0] ?? []
+  const { database } = useFigures()
   return (
     <section className="card">
       <h2>Version</h2>
@@ -80,10 +76,10 @@ function Version() {
               {data.db_pool_total} of {data.db_pool_max}
             </dd>
             <dt>PostgreSQL</dt>
-            <dd>{text(version).split(' on ')[0] || '–'}</dd>
+            <dd>{database?.version ?? '–'}</dd>
             <dt>Database</dt>
             <dd>
-              {text(name) || '–'} {size ? `(${size})` : ''}
+              <span className="isolate">{database?.name ?? '–'}</span> {database && `(${bytes(database.size)})`}
             </dd>
           </dl>
         )}

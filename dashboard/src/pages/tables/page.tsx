@@ -1,6 +1,6 @@
 import { useState } from 'react'
+import { type TableFigures, useFigures } from '../../api/figures.ts'
 import { type Table, useSchema } from '../../api/schema.ts'
-import { useSql } from '../../api/sql.ts'
 import { Find } from '../../app/find.tsx'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { bytes, count } from '../../parts/format.ts'
@@ -8,38 +8,9 @@ import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, ErrorLine, Loading } from '../../parts/ui.tsx'
 import { NewTable } from './new-table.tsx'
 
-/** Of every table in one statement. An estimate below zero: it was never analysed. */
-const FIGURES = `
-select n.nspname, c.relname, c.reltuples::bigint, pg_catalog.pg_total_relation_size(c.oid),
-  has_table_privilege('svc_anon', c.oid, 'SELECT'),
-  has_table_privilege('svc_anon', c.oid, 'INSERT') or has_table_privilege('svc_anon', c.oid, 'UPDATE') or has_table_privilege('svc_anon', c.oid, 'DELETE'),
-  exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgname like 'svc\\_watch%'),
-  case when c.relkind = 'p' then (select coalesce(sum(greatest(p.reltuples, 0)), 0)::bigint
-    from pg_catalog.pg_partition_tree(c.oid) pt join pg_catalog.pg_class p on p.oid = pt.relid and pt.isleaf) end
-from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'm', 'f', 'v') and n.nspname not in ('pg_catalog', 'information_schema', 'svc') and n.nspname not like 'pg\\_t%'`
-
-type Figures = { rows: number; size: number; isRead: boolean; isWritten: boolean; isLive: boolean }
-
-function useFigures(): ReadonlyMap<string, Figures> {
-  const { data } = useSql(FIGURES)
-  return new Map(
-    data?.rows.map(([schema, name, rows, size, isRead, isWritten, isLive, parts]) => [
-      `${schema}.${name}`,
-      {
-        rows: Number(parts ?? rows),
-        size: Number(size),
-        isRead: isRead === true,
-        isWritten: isWritten === true,
-        isLive: isLive === true,
-      },
-    ]),
-  )
-}
-
 export default function TablesPage() {
   const { schema, error } = useSchema()
-  const figures = useFigures()
+  const figures = useFigures().tables
   const [{ find = '', new: isNew }, go] = useAddress()
   const [sort, setSort] = useState<'name' | 'rows' | 'size'>('name')
   const figuresOf = (table: Table) => figures.get(`${table.schema}.${table.name}`)
@@ -121,7 +92,7 @@ const KINDS = {
   foreign_table: 'foreign',
 }
 
-function TableRow({ name, table, figures }: { name: string; table: Table; figures: Figures | undefined }) {
+function TableRow({ name, table, figures }: { name: string; table: Table; figures: TableFigures | undefined }) {
   const isView = table.kind === 'view' || table.kind === 'materialized_view'
   return (
     <tr>
@@ -136,13 +107,13 @@ function TableRow({ name, table, figures }: { name: string; table: Table; figure
           </div>
         )}
       </td>
-      <td className="num">{figures && table.kind !== 'view' && figures.rows >= 0 ? count(figures.rows) : '–'}</td>
+      <td className="num">{figures && table.kind !== 'view' && figures.rows !== null ? count(figures.rows) : '–'}</td>
       <td className="num">{figures && table.kind !== 'view' ? bytes(figures.size) : '–'}</td>
       <td>
         <RowSecurity table={table} />
       </td>
       <td>{figures && <Visitors table={table} figures={figures} />}</td>
-      <td>{isView ? '–' : figures?.isLive ? <Badge look="ok">every writer</Badge> : <Badge>the API</Badge>}</td>
+      <td>{isView ? '–' : figures?.live ? <Badge look="ok">every writer</Badge> : <Badge>the API</Badge>}</td>
     </tr>
   )
 }
@@ -158,15 +129,19 @@ export function RowSecurity({ table }: { table: Table }) {
   )
 }
 
-function Visitors({ table, figures }: { table: Table; figures: Figures }) {
+function Visitors({ table, figures }: { table: Table; figures: TableFigures }) {
   const forVisitors = (table.rlsPolicies ?? []).filter(({ roles }) => roles.length === 0 || roles.includes('svc_anon'))
   const isOpen = (commands: readonly string[]): boolean =>
     !table.rlsEnabled || forVisitors.some(({ command }) => commands.includes(command.toUpperCase()))
   const isView = table.kind === 'view' || table.kind === 'materialized_view'
-  if (figures.isWritten && !isView && isOpen(['ALL', 'INSERT', 'UPDATE', 'DELETE'])) {
+  if (
+    figures.visitors.some((action) => action !== 'SELECT') &&
+    !isView &&
+    isOpen(['ALL', 'INSERT', 'UPDATE', 'DELETE'])
+  ) {
     return table.rlsEnabled ? <Badge look="info">by policy</Badge> : <Badge look="danger">may write</Badge>
   }
-  if (figures.isRead && isOpen(['ALL', 'SELECT']))
+  if (figures.visitors.includes('SELECT') && isOpen(['ALL', 'SELECT']))
     return table.rlsEnabled ? <Badge look="info">by policy</Badge> : <Badge look="warn">may read</Badge>
   return <Badge look="ok">closed</Badge>
 }

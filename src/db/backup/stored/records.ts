@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import { readlinkSync } from 'node:fs'
+import { hostname } from 'node:os'
 import type { BackupTarget } from '../target/target.ts'
 import type { Seals } from './seal.ts'
 
@@ -39,6 +41,8 @@ export type BackupDetails = BackupRecord & {
   /** When the database ended its part. */
   consistent_at: string | null
   touched_at: string
+  /** Who writes it; unknown in older backups. */
+  writer?: { machine: string; pid: number }
   app: string
   /** Extensions of the server's database; unknown in older backups. */
   extensions?: readonly string[]
@@ -48,6 +52,17 @@ export type BackupDetails = BackupRecord & {
 
 /** Of this machine: a library runs on others of the same kind. */
 export const PLATFORM = `${process.platform}-${process.arch}`
+
+/** This process, and where its number means it: a container has numbers of its own. */
+export const WRITER = { machine: `${hostname()} ${processNumbers()}`, pid: process.pid }
+
+function processNumbers(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return '' // not Linux
+  }
+}
 
 /** Small JSON; a list of tablespaces at most. */
 const MOST_RECORD_BYTES = 2 ** 20
@@ -112,8 +127,21 @@ async function readBackup(target: BackupTarget, seals: Seals, id: string, kinds:
 function withState(details: BackupDetails, name: 'done' | 'failed' | 'begun'): BackupDetails {
   if (name === 'done') return { ...details, state: 'good' }
   if (name === 'failed') return { ...details, state: 'failed' }
-  const isAlive = Date.now() - Date.parse(details.touched_at) < ABANDONED_MS
-  return isAlive ? { ...details, state: 'running' } : { ...details, state: 'failed', error: 'interrupted' }
+  const isRecent = Date.now() - Date.parse(details.touched_at) < ABANDONED_MS
+  return isRecent && mayBeAlive(details.writer)
+    ? { ...details, state: 'running' }
+    : { ...details, state: 'failed', error: 'interrupted' }
+}
+
+/** Only a process of this machine can be known to be gone. */
+function mayBeAlive(writer: BackupDetails['writer']): boolean {
+  if (writer?.machine !== WRITER.machine || !Number.isSafeInteger(writer.pid) || writer.pid <= 0) return true
+  try {
+    process.kill(writer.pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
 }
 
 const unreadable = (id: string, error: unknown): BackupDetails => ({

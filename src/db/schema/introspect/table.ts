@@ -53,6 +53,7 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
       rlsEnabled: row.rls,
       rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, ...policy }) => policy),
       privileges: privilegesOf(row),
+      wholeFor: wholeFor(tablePrivileges(row.privileges)),
       insertable: isWritable(row, CAN_INSERT),
       updatable: isWritable(row, CAN_UPDATE_AND_DELETE),
       hasRules: row.rules !== 0,
@@ -109,6 +110,13 @@ function privilegesOf(row: CatalogTable): Table['privileges'] {
   }
   return tablePrivileges([anon, authenticated])
 }
+
+const wholeFor = ({ svc_anon, svc_authenticated }: Table['privileges']): Table['wholeFor'] =>
+  new Set([
+    'none',
+    ...(svc_anon.has('select') ? (['svc_anon'] as const) : []),
+    ...(svc_authenticated.has('select') ? (['svc_authenticated'] as const) : []),
+  ])
 
 // Bits of pg_relation_is_updatable: 1 << CmdType.
 const CAN_INSERT = 8

@@ -60,6 +60,8 @@ test('killed at random: what is called good holds, the next one works, writes go
     const { status } = await server.call('POST /api/collections/notes', { as: 'admin', json: { id: id++, body: 'x' } })
     assert.equal(status, 201)
   }
+  const left = (await listed(dataDir, config)).filter(({ state }) => state === 'running')
+  assert.deepEqual(left, [], 'none runs whose process is gone')
   const whole = await runSvc(['backup', '--json'], config)
   assert.equal(whole.code, 0, whole.err)
   const good = (await listed(dataDir, config)).filter(({ state }) => state === 'good')

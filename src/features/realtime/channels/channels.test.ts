@@ -177,3 +177,30 @@ test('the routes of row security take svc.channels', async () => {
   await his.until(({ type }) => type === 'left')
   assert.equal((await api.call('GET /api/admin/rls/svc.users', { as: 'admin' })).status, 400)
 })
+
+test('an administrator sees who is connected and who is in which channel, with their states', async () => {
+  const hers = await talk(ana)
+  await join(hers, 'public:who', { typing: true })
+  const { status, body } = await api.call('GET /api/admin/realtime', { as: 'admin' })
+  assert.equal(status, 200)
+  const mine = body.connections.find(({ user_id }: { user_id: string }) => user_id === ana.user.id)
+  assert.deepEqual(
+    [mine.caller, mine.email, mine.via, mine.key_id, mine.impersonated_by],
+    ['user', 'ana@x.test', 'websocket', null, null],
+  )
+  assert.ok(Date.parse(mine.since) <= Date.now() && Date.parse(mine.expires_at) > Date.now())
+  assert.ok(body.count >= body.connections.length)
+  const channel = body.channels.find(({ channel: name }: { channel: string }) => name === 'public:who')
+  assert.deepEqual([channel.count, channel.members.length], [1, 1])
+  const [{ state, ...member }] = channel.members
+  assert.deepEqual([member, JSON.parse(state)], [{ user_id: ana.user.id, email: 'ana@x.test' }, { typing: true }])
+  assert.equal((await api.call('GET /api/admin/realtime', { as: ana.token })).status, 401)
+  hers.close()
+  await eventually(async () => {
+    const later = await api.call('GET /api/admin/realtime', { as: 'admin' })
+    assert.equal(
+      later.body.channels.some(({ channel: name }: { channel: string }) => name === 'public:who'),
+      false,
+    )
+  })
+})

@@ -106,6 +106,17 @@ export const countPresent = (channels: readonly string[]): Sql => sql`
 export const listMembers = (channels: readonly string[]): Sql => sql`
   select ${MEMBERS} from svc.channel_members m where m.channel = any(${channels}::text[]) and m.is_listed`
 
+/** The largest channels with some of their members, as an administrator sees them. */
+export const presentNow = (channels: number, members: number): Sql => sql`
+  with alive as (
+    select m.* from svc.channel_members m join svc.channel_nodes n on n.id = m.node and not ${isDead}),
+  largest as (select channel, count(*) as n from alive group by channel order by n desc, channel limit ${channels}::int)
+  select coalesce(json_agg(json_build_object('channel', c.channel, 'count', c.n, 'members', (
+      select coalesce(json_agg(json_build_object('user_id', o.user_id, 'email', u.email, 'state', left(o.state, 1000))), '[]')
+      from (select a.user_id, a.state from alive a where a.channel = c.channel order by a.ref limit ${members}::int) as o
+        left join svc.users u on u.id = o.user_id)) order by c.n desc, c.channel), '[]')::text
+  from largest c`
+
 const BAN_SECONDS = 600
 /** With RETURNING, for the audit. */
 export const banMember = (channel: string, userId: string): Sql => sql`

@@ -57,6 +57,11 @@ export abstract class RealtimeClient {
   }
 
   abstract get closed(): boolean
+
+  get via(): 'stream' | 'websocket' {
+    return 'stream'
+  }
+
   /** A sign of life. `position`: everything up to there has been delivered, if the client should know. */
   abstract beat(position: Position | undefined): void
   /** Ends a client that is too far behind. Nothing is lost: it resumes from its last id. */

@@ -20,6 +20,8 @@ type Open = {
   /** In which tick of a heartbeat interval this one is sent its sign of life. */
   readonly turn: number
   readonly position: () => Position | undefined
+  /** Unix milliseconds. */
+  readonly since: number
 }
 
 const TICK_MS = 500
@@ -51,6 +53,11 @@ export class Connections {
     return this.#open.size
   }
 
+  /** The latest `most`. */
+  list(most: number): { who: Identity; since: number; via: RealtimeClient['via'] }[] {
+    return [...this.#open].slice(-most).map(([{ who, via }, { since }]) => ({ who, since, via }))
+  }
+
   refuseIfDraining(): void {
     if (this.#isDraining) throw unavailable('server is shutting down', 1, 'shutting_down')
   }
@@ -70,7 +77,7 @@ export class Connections {
 
   /** `position`: up to where everything has been delivered. */
   add(client: RealtimeClient, position: () => Position | undefined = () => undefined): void {
-    this.#open.set(client, { turn: this.#turn++ % this.#beats, position })
+    this.#open.set(client, { turn: this.#turn++ % this.#beats, position, since: this.#deps.clock.now() })
     client.warnOfExpiry()
   }
 

@@ -51,6 +51,10 @@ export class SocketClient extends RealtimeClient {
     ws.on('error', () => this.#closeInTime())
   }
 
+  override get via(): 'websocket' {
+    return 'websocket'
+  }
+
   override get closed(): boolean {
     return this.#ws.readyState !== WebSocket.OPEN || this.#socket.destroyed
   }

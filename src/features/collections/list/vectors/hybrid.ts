@@ -1,7 +1,7 @@
 import { badRequest } from '../../../../core/errors.ts'
 import { fitsAnswer } from '../../../../db/rows/answer-size.ts'
 import { equals } from '../../../../db/rows/keys.ts'
-import type { Schema } from '../../../../db/schema/snapshot.ts'
+import type { TableView } from '../../../../db/rows/table-view.ts'
 import { withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import { materializedRows, rowSelect } from '../build.ts'
@@ -21,8 +21,9 @@ type RowIdentity = {
 const FUSED = new Ident('svc_fused')
 const keyAt = (i: number): Ident => new Ident(`svc_k${i}`)
 
-function identityOf({ order, shape }: ListPlan): RowIdentity {
-  if (order.length === 0 && (shape.table.kind === 'view' || shape.table.kind === 'foreign_table')) {
+function identityOf({ order }: ListPlan, { table, viewer }: TableView): RowIdentity {
+  const hasLocations = table.kind !== 'view' && table.kind !== 'foreign_table' && table.wholeFor.has(viewer.role)
+  if (order.length === 0 && !hasLocations) {
     throw badRequest('semantic search with words needs a primary key', 'no_primary_key')
   }
   const locations = [sql`tableoid`, sql`ctid`]
@@ -46,9 +47,10 @@ function identityOf({ order, shape }: ListPlan): RowIdentity {
  * Merges two lists of the same length, by words and by meaning, with reciprocal rank fusion (Cormack, Clarke and Büttcher,
  * 2009) and its constant of 60.
  */
-export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, length: number, schema: Schema): Sql {
+export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, length: number, target: TableView): Sql {
+  const { schema } = target
   const { shape, window } = words
-  const { columns, isSame, names } = identityOf(words)
+  const { columns, isSame, names } = identityOf(words, target)
   const found = materializedRows({ ...words, stages: [...words.stages, { computed: columns }] })
   const nearest = nearestRows(near, vector, schema, columns, length)
   const first = integerLiteral(length)

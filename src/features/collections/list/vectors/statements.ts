@@ -56,7 +56,7 @@ export async function vectorStatements(
       const plan = planList(listQuery, target, deps)
       if (!near.hybrid) return buildNearest(plan, vector, target.schema, isFirstScan)
       const all = planList({ ...listQuery, search: undefined }, target, deps)
-      return buildHybrid(plan, all, vector, length, target.schema)
+      return buildHybrid(plan, all, vector, length, target)
     })
     return statement.fill(slots.values)
   }

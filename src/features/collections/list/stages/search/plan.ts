@@ -2,7 +2,7 @@ import { badRequest } from '../../../../../core/errors.ts'
 import type { TableView } from '../../../../../db/rows/table-view.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../../../db/schema/viewer.ts'
-import { hidesRows, isFlat } from '../../../../../db/search/candidates.ts'
+import { hidesRows, isReadByCtid } from '../../../../../db/search/candidates.ts'
 import {
   configOf,
   fullTextKey,
@@ -69,7 +69,8 @@ function candidatesFor(
 ): Sql | undefined {
   const isWhole = columns.length === textColumns(table.columns.values()).length
   // An index has the rows of now.
-  if (table.rowsThen || !isWhole || !isFlat(table) || !hasGinIndex(table, fullTextKey(config, table))) return undefined
+  if (table.rowsThen || !isWhole || !isReadByCtid(table, viewer.role)) return undefined
+  if (!hasGinIndex(table, fullTextKey(config, table))) return undefined
   const found = sql`${vectorOf(config, columns, ROW)}
     operator(pg_catalog.@@) pg_catalog.websearch_to_tsquery(${configOf(config)}, $1[1])`
   if (!fuzzy) return hidesRows(table, viewer.role) ? candidates.of(table, found, [sql`${term}`]) : undefined

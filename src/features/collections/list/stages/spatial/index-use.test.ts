@@ -161,3 +161,23 @@ test('whoever reads rows of a filter gets them by the index', { skip: withoutExt
   )
   assert.deepEqual(listed.body.data, { own_places: [{ owner: ana.user.id, visits: [{ id: 1 }] }] })
 })
+
+test('who may read some columns alone finds places by them, with a policy and an index too', {
+  skip: withoutExtensions,
+}, async () => {
+  await api.sql(`create table hidden_owners (id int primary key, owner uuid, flat geometry(Point, 4326));
+    insert into hidden_owners select id, owner, flat from own_places;
+    create index on hidden_owners using gist (flat);
+    alter table hidden_owners enable row level security;
+    create policy all_of_it on hidden_owners using (true);
+    revoke select on hidden_owners from svc_anon, svc_authenticated;
+    grant select (id, flat) on hidden_owners to svc_anon, svc_authenticated`)
+  const near = 'near=flat,7.2,46.2,5000'
+  await eventually(async () => {
+    const { status, body } = await api.call(`GET /api/collections/hidden_owners?fields=id&${near}`)
+    assert.deepEqual([status, body.totalItems], [200, 2])
+  })
+  const query = '{ hidden_owners(near: {flat: "7.2,46.2,5000"}) { id } }'
+  const { body } = await api.call('POST /api/graphql', { json: { query } })
+  assert.equal(body.data?.hidden_owners.length, 2, JSON.stringify(body))
+})
