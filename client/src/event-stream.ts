@@ -15,6 +15,8 @@ export type Followed = {
   onEvent(name: string | undefined, data: unknown, id: string | undefined): boolean
   onLost(): void
   onRefused(error: ApiError): void
+  /** There is no session; another stream is opened after the next sign-in. */
+  onWaiting?: (error: ApiError) => void
 }
 
 /** Reads until the stream ends or `stop` aborts. */
@@ -79,8 +81,7 @@ export function followStream(core: Core, followed: Followed): () => void {
       } catch (error) {
         if (isOver || error instanceof SessionEnded) return
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-          // Without a session until the next sign-in.
-          return error.error === 'unauthorized' ? undefined : followed.onRefused(error)
+          return error.error === 'unauthorized' ? followed.onWaiting?.(error) : followed.onRefused(error)
         }
       }
       if (isOver) return

@@ -6,7 +6,7 @@ import { filterText } from './filter.ts'
 import { toJson } from './json.ts'
 
 export type LiveOptions = {
-  /** The server refuses the list, or cannot go on with it. */
+  /** The server refuses the list, or cannot go on with it; `unauthorized`: it begins with the next sign-in. */
   onError?: (error: ApiError) => void
   /** It is read again at most this often, in milliseconds, because it takes long. */
   onSlow?: (interval: number) => void
@@ -30,6 +30,8 @@ type List = LiveOptions & {
   position: string | undefined
   /** On the connection, or undefined. */
   live: number | undefined
+  /** For a sign-in; `onError` was called. */
+  isWaiting?: boolean
   stop?: () => void
 }
 
@@ -75,6 +77,12 @@ export function createLive(core: Core) {
     list.onError?.(error)
   }
 
+  /** Until the next sign-in. */
+  function wait(list: List, error: ApiError): void {
+    if (!list.isWaiting) list.onError?.(error)
+    list.isWaiting = true
+  }
+
   async function open(list: List): Promise<void> {
     const { collection, query, position } = list
     try {
@@ -85,8 +93,9 @@ export function createLive(core: Core) {
       })
     } catch (error) {
       if (!(error instanceof ApiError) || !lists.has(list)) return
-      if (error.error === 'unauthorized') connection.close()
-      else refuse(list, error)
+      if (error.error !== 'unauthorized') return refuse(list, error)
+      connection.close()
+      for (const each of onSocket()) wait(each, error)
     }
   }
 
@@ -102,6 +111,7 @@ export function createLive(core: Core) {
       },
       onLost() {},
       onRefused: (error) => refuse(list, error),
+      onWaiting: (error) => wait(list, error),
     })
   }
 
@@ -131,6 +141,7 @@ export function createLive(core: Core) {
     who = caller.who()
     for (const list of lists) {
       list.stop?.()
+      list.isWaiting = false
       apply(list, { items: [] })
       if (list.stop) follow(list)
     }

@@ -1,6 +1,7 @@
 import { createContext, createElement, type ReactNode, useContext, useSyncExternalStore } from 'react'
 import type { Page } from './data.ts'
 import type { AnyDatabase, Column, ExpandPath, FilterOf, Key, Read, Sort, TableName } from './database.ts'
+import type { ApiError } from './errors.ts'
 import { filterText } from './filter.ts'
 import type { Client, User } from './main.ts'
 
@@ -213,7 +214,8 @@ export function useList(
   const { page = 1, perPage = 20, ...others } = query
   const follow = (rows: Table, { show }: Watching): (() => void) =>
     rows.live({ ...others, perPage }, (items) => show(livePage(items, perPage)), {
-      onError: (error: Error) => show(undefined, error),
+      // What visitors may read is read once.
+      onError: (error: ApiError) => error.error === 'unauthorized' || show(undefined, error),
     })
   // Only the first page is kept true; of others the table is watched.
   return useEntry(table, about, mode, (rows) => rows.list(query), page > 1 ? undefined : follow)

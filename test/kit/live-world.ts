@@ -32,6 +32,8 @@ const POLICIES = [
   'exists (select from members m where m.team_id = items.team_id and m.person = svc.uid())',
   'team_id in (select m.team_id from members m where m.person = svc.uid())',
   'exists (select from teams t join members m on m.team_id = t.id where t.id = items.team_id and m.person = svc.uid() and t.is_open)',
+  'owner = svc.uid() or team_id in (select m.team_id from members m where m.person = svc.uid())',
+  'team_id in (select m.team_id from members m where m.person = items.owner)',
   'true',
 ]
 const FILTERS = [

@@ -168,15 +168,24 @@ export const events: Cases = {
     await svc.auth.register(newAccount())
     const mine = svc.from('mine')
     let texts: string[] = []
-    untilEnd(
-      mine.live({}, (rows) => {
-        texts = rows.map(({ text }) => text)
-      }),
-    )
+    const errors: string[] = []
+    const listen = (perPage: number) =>
+      mine.live(
+        { perPage },
+        (rows) => {
+          texts = rows.map(({ text }) => text)
+        },
+        { onError: ({ error }) => void errors.push(error) },
+      )
+    untilEnd(listen(10))
     await mine.create({ text: 'a' })
     await eventually(() => equal(texts, ['a']))
     await svc.auth.logout()
     equal(texts, [])
+    // Visitors have no live lists: it is said at once, once for each list, and they begin with the next sign-in.
+    await eventually(() => equal(errors, ['unauthorized']))
+    untilEnd(listen(11))
+    await eventually(() => equal(errors, ['unauthorized', 'unauthorized']))
     await svc.auth.register(newAccount())
     await mine.create({ text: 'b' })
     await eventually(() => equal(texts, ['b']))

@@ -127,8 +127,8 @@ export class ChangeLog {
   readonly #moments: Moments
   readonly #others: OtherReaders
   readonly #loops = new Set<Loop>()
-  /** Loops that are poked when more of the log is settled. */
-  readonly #readers = new Set<Loop>()
+  /** Loops that are poked when more of the log is settled, and the least time between two of their reads. */
+  readonly #readers = new Map<Loop, () => number>()
   readonly #followers = new Set<{ position(): Position; doubt(): void }>()
   readonly #timers = new Set<NodeJS.Timeout>()
   #settling: Loop | undefined
@@ -161,7 +161,13 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: (tookMs) => clamp(SETTLE_GAP_MS, tookMs * GAP_FACTOR, MAX_SETTLE_GAP_MS),
+      gapMs: (tookMs) => {
+        // More often than it is read is for nothing.
+        const least = Math.max(SETTLE_GAP_MS, Math.min(...[...this.#readers.values()].map((gapMs) => gapMs())) / 2)
+        return Number.isFinite(least)
+          ? clamp(least, tookMs * GAP_FACTOR, Math.max(least, MAX_SETTLE_GAP_MS))
+          : MAX_SETTLE_GAP_MS
+      },
     })
     this.#telling = this.#loop('notify', {
       // Best effort: a process that misses it polls.
@@ -270,11 +276,11 @@ export class ChangeLog {
       everyMs: POLL_MS,
       gapMs: () => clamp(gapMs(), readMs * READ_GAP_FACTOR, MAX_READ_GAP_MS),
     })
-    this.#wakes(loop, true)
+    this.#wakes(loop, gapMs)
     return {
       stop: () => {
         this.#followers.delete(self)
-        this.#wakes(loop, false)
+        this.#wakes(loop, undefined)
         this.#loops.delete(loop)
         return loop.stop()
       },
@@ -292,12 +298,13 @@ export class ChangeLog {
       const [taken] = await this.#db.rows<{ wanted: boolean; count: number }>(SYSTEM, statement)
       if (!taken) return undefined
       // While changes are skipped, writes of this process need not wake this reader; the poll is enough.
-      this.#wakes(loop, taken.wanted)
+      this.#wakes(loop, taken.wanted ? gapMs : undefined)
       if (taken.count > 0) onBatch(taken.count)
       return taken.count > 0 ? 0 : undefined
     }
-    const loop = this.#loop('reader', { step, everyMs: POLL_MS, gapMs: () => DURABLE_GAP_MS }, name)
-    this.#wakes(loop, true)
+    const gapMs = (): number => DURABLE_GAP_MS
+    const loop = this.#loop('reader', { step, everyMs: POLL_MS, gapMs }, name)
+    this.#wakes(loop, gapMs)
     return { wake: () => loop.poke() }
   }
 
@@ -350,8 +357,8 @@ export class ChangeLog {
   }
 
   /** Whether changes wake this reader, those of other processes too. */
-  #wakes(reader: Loop, isWaiting: boolean): void {
-    if (isWaiting) this.#readers.add(reader)
+  #wakes(reader: Loop, gapMs: (() => number) | undefined): void {
+    if (gapMs) this.#readers.set(reader, gapMs)
     else this.#readers.delete(reader)
     this.#others.changed()
   }
@@ -370,7 +377,7 @@ export class ChangeLog {
       this.#settled.forget()
       throw error
     } finally {
-      if (this.#settled.upTo !== before) for (const reader of this.#readers) reader.poke()
+      if (this.#settled.upTo !== before) for (const reader of this.#readers.keys()) reader.poke()
     }
     await this.#holdUp.follow(wait === undefined).catch((error: unknown) => this.#troubled('settling', error))
     return wait
@@ -380,7 +387,7 @@ export class ChangeLog {
   #doubt(): void {
     this.#settled.forget()
     for (const follower of this.#followers) follower.doubt()
-    for (const reader of this.#readers) reader.poke()
+    for (const reader of this.#readers.keys()) reader.poke()
     this.#settling?.poke()
   }
 

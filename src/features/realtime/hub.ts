@@ -143,14 +143,19 @@ export class Hub implements PageSource {
       .follow({
         onPage: (changes, from) => this.#onPage(changes, from),
         onLost: (position) => this.#onLost(position),
-        // Every page is a write to each client: the more clients, the more changes should share one.
-        gapMs: () => Math.min(25, 3 + this.#subscriptions.size / 40),
+        gapMs: () => this.#gapMs(),
       })
       .catch((error: unknown) => {
         this.#follower = undefined
         throw error
       })
     return this.#follower
+  }
+
+  /** Every page is a write to each client: the more clients, the more changes should share one. Others can wait longer. */
+  #gapMs(): number {
+    const { size } = this.#subscriptions
+    return size > 0 ? Math.min(25, 3 + size / 40) : Math.min(100, ...[...this.#readers].map(({ gapMs }) => gapMs))
   }
 
   /** Up to the first wait everything happens at once, so a subscription is either in the audience of a page or after it. */

@@ -15,7 +15,7 @@ export type FrameFormat = {
 
 export type ClientOptions = { who: Identity; bufferSize: number; clock: Clock }
 
-const EXPIRY_NOTICE_MS = 60_000
+export const EXPIRY_NOTICE_MS = 60_000
 
 /** What a subscription needs of a client. */
 export type Listener = Pick<RealtimeClient, 'closed' | 'deliver' | 'reset' | 'drained' | 'drop' | 'fail'>
@@ -25,16 +25,19 @@ export type Listener = Pick<RealtimeClient, 'closed' | 'deliver' | 'reset' | 'dr
  * that is dropped.
  */
 export abstract class RealtimeClient {
-  who: Identity
+  /** Unix milliseconds, of the token behind its identity. */
+  expiresAt = Number.POSITIVE_INFINITY
   /** When this client was last sent an id, from which it would resume. */
   lastIdAt: number
   readonly #out: Writable
   readonly #format: FrameFormat
   readonly #options: ClientOptions
+  #who: Identity
   #warnedOf: number | undefined
   #onDrain: (() => void) | undefined
 
   constructor(out: Writable, format: FrameFormat, options: ClientOptions) {
+    this.#who = options.who
     this.who = options.who
     this.lastIdAt = options.clock.now()
     this.#out = out
@@ -42,6 +45,15 @@ export abstract class RealtimeClient {
     this.#options = options
     const onDrain = (): void => this.#onDrain?.()
     out.on('drain', onDrain).on('close', onDrain)
+  }
+
+  get who(): Identity {
+    return this.#who
+  }
+
+  set who(who: Identity) {
+    this.#who = who
+    this.expiresAt = expiryOf(who) ?? Number.POSITIVE_INFINITY
   }
 
   abstract get closed(): boolean
@@ -89,9 +101,9 @@ export abstract class RealtimeClient {
 
   /** Once for each token, a minute before it expires, or at once when less is left. */
   warnOfExpiry(): void {
-    const expiry = expiryOf(this.who)
-    if (expiry === undefined || this.#warnedOf === expiry || this.#options.clock.now() < expiry - EXPIRY_NOTICE_MS)
-      return
+    const expiry = this.expiresAt
+    if (!Number.isFinite(expiry) || this.#warnedOf === expiry) return
+    if (this.#options.clock.now() < expiry - EXPIRY_NOTICE_MS) return
     this.#warnedOf = expiry
     this.write(this.#format.expiring(Math.floor(expiry / 1000)))
   }
@@ -103,7 +115,7 @@ export abstract class RealtimeClient {
 }
 
 /** Unix milliseconds at which the token behind an identity expires; undefined = never. */
-export function expiryOf(who: Identity): number | undefined {
+function expiryOf(who: Identity): number | undefined {
   const impersonation = impersonationOf(who)
   if (impersonation) return impersonation.expiresAt * 1000
   if (who.kind === 'user' || who.kind === 'admin' || who.kind === 'mfa') return who.expiresAt * 1000

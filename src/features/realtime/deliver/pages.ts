@@ -6,6 +6,8 @@ export type PageReader = {
   onPage(changes: readonly Change[]): void
   /** The log goes on elsewhere, as after a restore. */
   onLost(): void
+  /** The least time between two pages that is short enough for it. */
+  readonly gapMs: number
 }
 
 export type PageSource = {

@@ -15,6 +15,8 @@ export type Dependencies = {
   readonly reactions: ReadonlyMap<number, Reaction>
   /** Something is read that the log does not name, or the time: it is read again every few seconds. */
   readonly isTimed: boolean
+  /** Of a table that policies read not all writers are heard. */
+  readonly isUnheard: boolean
 }
 
 /** `edges`: which table leads to which, as long as both are read. A cascade is one from the other end of a foreign key. */
@@ -23,6 +25,7 @@ type Found = {
   functions: [schema: string, name: string, volatility: string, isOfExtension: boolean][]
   readsTime: boolean
   unlogged: boolean
+  unwatched: boolean
 }
 
 /** Functions of PostgreSQL that are not immutable, and yet answer the same as long as the caller is the same. */
@@ -77,7 +80,10 @@ const findDependencies = (tables: readonly number[], isSecured: boolean): Sql =>
       from called join pg_proc f on f.oid = called.oid join pg_namespace n on n.oid = f.pronamespace),
     'readsTime', exists (select from rules where tree ~ '\\{SQLVALUEFUNCTION :op [0-8] '),
     'unlogged', exists (select from reached r join pg_class c on c.oid = r.oid
-      where not r.is_cascade and c.relnamespace in ('svc'::regnamespace, 'pg_catalog'::regnamespace) and c.relname not in ('members', 'objects')))::text`
+      where not r.is_cascade and c.relnamespace in ('svc'::regnamespace, 'pg_catalog'::regnamespace) and c.relname not in ('members', 'objects')),
+    'unwatched', exists (select from reached r join pg_class c on c.oid = r.oid
+      where r.source <> 0 and not r.is_cascade and c.relkind in ('r', 'p', 'f') and c.relnamespace not in ('svc'::regnamespace, 'pg_catalog'::regnamespace)
+        and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'svc_watch' and t.tgenabled in ('O', 'A'))))::text`
 
 const MEMBERS = sql`select coalesce(to_regclass('svc.members')::oid::int8, 0)::text`
 
@@ -109,7 +115,7 @@ export class DependencyFinder {
 }
 
 function reactionsTo(
-  { edges, functions, readsTime, unlogged, members }: Found & { members: number },
+  { edges, functions, readsTime, unlogged, unwatched, members }: Found & { members: number },
   own?: number,
 ): Dependencies {
   const reactions = new Map<number, Reaction>()
@@ -128,5 +134,6 @@ function reactionsTo(
   return {
     reactions,
     isTimed: readsTime || unlogged || !functions.every(isSteady),
+    isUnheard: unwatched,
   }
 }

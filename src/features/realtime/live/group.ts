@@ -37,6 +37,10 @@ export class LiveGroup {
   /** Undefined until it is planned in the schema of now. */
   plan: LivePlan | undefined
   dependencies: Dependencies | undefined
+  /** What the queries in its policies answered; undefined while that is not known. */
+  values: readonly (readonly string[])[] | undefined
+  /** They may answer otherwise now. */
+  hasOldValues = true
   /** Undefined until it was read. */
   rows: readonly HeldRow[] | undefined
   /** The positions that its members were sent with these rows. */

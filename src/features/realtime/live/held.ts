@@ -19,6 +19,9 @@ export const bytesOf = (rows: readonly HeldRow[], name: string): number =>
     LIST_BYTES + 2 * name.length,
   )
 
+export const bytesOfValues = (values: readonly (readonly string[])[] = []): number =>
+  values.flat().reduce((sum, value) => sum + ROW_BYTES + 2 * value.length, 0)
+
 export const heldOf = (rows: readonly LiveRow[]): HeldRow[] =>
   rows.map(({ k, p, d }) => ({ k: k ?? '', p, d: d ?? '' }))
 

@@ -139,6 +139,51 @@ test('another table that a policy reads decides it, and one that is expanded or 
   talker.close()
 })
 
+test('a row is heard of by those whom a query in a policy lets see it, as that answers now', async () => {
+  const [mine, theirs] = [ana.user.id, bo.user.id]
+  await api.sql(`create table docs (id int primary key, team_id int, owner uuid);
+    alter table docs enable row level security;
+    create policy reading on docs using (owner = svc.uid() or team_id in (select m.team_id from memberships m where m.person = svc.uid()));
+    grant all on docs to svc_authenticated; select svc.watch('docs');
+    insert into teams select n, 'many' from generate_series(100, 400) n; insert into memberships values (100, '${mine}')`)
+  const talker = await talk(ana)
+  await eventually(async () => assert.equal((await live(talker, 'docs')).status, 'ok'))
+  await live(talker, 'docs', { filter: 'team_id = 101' })
+  const holds = (number: number, ...ids: number[]) =>
+    until(talker, number, (items) =>
+      assert.deepEqual(
+        items.map(({ id }) => id),
+        ids,
+      ),
+    )
+  await api.sql(`insert into docs values (1, 100), (2, 101)`)
+  await holds(1, 1)
+  // In one commit with the row, and before it.
+  await api.sql(`begin; insert into docs values (3, 101); insert into memberships values (101, '${mine}'); commit`)
+  await holds(1, 1, 2, 3)
+  await holds(2, 2, 3)
+  await api.sql(`insert into docs values (4, 101, null), (5, 102, null), (6, 102, '${mine}')`)
+  await holds(1, 1, 2, 3, 4, 6)
+  await holds(2, 2, 3, 4)
+  await api.sql(`delete from memberships where team_id = 101 and person = '${mine}'`)
+  await holds(1, 1, 6)
+  await holds(2)
+  // Rows that come and go by a column.
+  await api.sql(`update docs set team_id = 100 where id in (2, 5); update docs set owner = '${theirs}' where id = 6`)
+  await holds(1, 1, 2, 5)
+  // More than are kept.
+  await api.sql(`insert into memberships select n, '${mine}' from generate_series(150, 400) n`)
+  await api.sql(`insert into docs values (7, 399), (8, 102)`)
+  await holds(1, 1, 2, 5, 7)
+  // A query that reads the row itself.
+  await api.sql(`alter policy reading on docs using (team_id in (select m.team_id from memberships m where m.person = docs.owner));
+    delete from memberships where person = '${mine}' and team_id > 100; insert into memberships values (102, '${theirs}')`)
+  await holds(1, 6)
+  await api.sql(`insert into docs values (9, 100, '${mine}'), (10, 102, '${mine}')`)
+  await holds(1, 6, 9)
+  talker.close()
+})
+
 test('aggregates are a row for each group, keys of several columns are arrays, and a key may change', async () => {
   const talker = await talk(ana)
   await write(ana, 'pairs', { a: 1, b: 1, body: 'x' })

@@ -1,46 +1,71 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DatabaseSession } from '../../../core/identity.ts'
-import type { Column, Policy, Table } from '../../../db/schema/snapshot.ts'
-import { equalByPolicy } from './policy-equality.ts'
+import type { Policy, Table } from '../../../db/schema/snapshot.ts'
+import { type Condition, conditionsByPolicy } from './policy-equality.ts'
 
-const session: DatabaseSession = {
-  role: 'svc_authenticated',
-  userId: '0b8e2f6e-0b8e-4f6e-8b8e-0b8e2f6e0b8e',
-  email: '',
-  aal: '',
-  claims: '',
-}
-const column = (name: string, baseType: string): [string, Column] => [name, { name, baseType } as Column]
-const columns = new Map([column('owner', 'uuid'), column('editor', 'uuid'), column('label', 'text')])
+const session: DatabaseSession = { role: 'svc_authenticated', userId: '', email: '', aal: '', claims: '' }
 const policy = (usingExpr: string, more: Partial<Policy> = {}): Policy =>
   ({ usingExpr, command: 'SELECT', permissive: true, roles: [], ...more }) as Policy
-const equal = (...rlsPolicies: Policy[]): string[] =>
-  equalByPolicy({ rlsEnabled: true, rlsPolicies, columns } as unknown as Table, session)
+const conditions = (...rlsPolicies: Policy[]) =>
+  conditionsByPolicy({ name: 'notes', rlsEnabled: true, rlsPolicies } as unknown as Table, session)
+const own = (column: string): Condition => ({ column, query: undefined })
 
-test('a column is fixed only where every row that may be seen has the value of the caller', () => {
-  assert.deepEqual(equal(policy('(owner = svc.uid())')), ['owner'])
-  assert.deepEqual(equal(policy('(owner = ( SELECT svc.uid() AS uid))')), ['owner'])
-  assert.deepEqual(equal(policy('(svc.uid() = owner)', { command: 'ALL' })), ['owner'])
-  assert.deepEqual(equal(policy('((rank > 3) AND (owner = svc.uid()))')), ['owner'])
-  assert.deepEqual(equal(policy('((rank > 3) AND ((owner = svc.uid()) AND (editor = svc.uid())))')), [
-    'owner',
-    'editor',
+test('rows are known by the id of the caller only where each that may be seen has it', () => {
+  const owned = [own('owner')]
+  assert.deepEqual(conditions(policy('(owner = svc.uid())')), owned)
+  assert.deepEqual(conditions(policy('(owner = ( SELECT svc.uid() AS uid))')), owned)
+  assert.deepEqual(conditions(policy('(svc.uid() = owner)', { command: 'ALL' })), owned)
+  assert.deepEqual(conditions(policy('((rank > 3) AND (owner = svc.uid()))')), owned)
+  assert.deepEqual(conditions(policy('((rank > 3) AND ((editor = svc.uid()) AND (owner = svc.uid())))')), [
+    own('editor'),
   ])
-  // One alternative is no condition.
-  assert.deepEqual(equal(policy('((owner = svc.uid()) OR (label IS NULL))')), [])
-  assert.deepEqual(equal(policy('(NOT (owner = svc.uid()))')), [])
-  assert.deepEqual(equal(policy('(owner = svc.uid())'), policy('true')), [])
-  assert.deepEqual(equal(policy('(owner = svc.uid())'), policy('((owner = svc.uid()) AND (rank = 1))')), ['owner'])
-  assert.deepEqual(equal(policy('(owner = svc.uid())', { command: 'INSERT' })), [])
+  // Of alternatives each has to be known.
+  assert.deepEqual(conditions(policy('((owner = svc.uid()) OR (label IS NULL))')), undefined)
+  assert.deepEqual(conditions(policy('((owner = svc.uid()) OR (editor = svc.uid()))')), [own('owner'), own('editor')])
+  assert.deepEqual(conditions(policy('(NOT (owner = svc.uid()))')), undefined)
+  assert.deepEqual(conditions(policy('(owner = svc.uid())'), policy('true')), undefined)
+  assert.deepEqual(conditions(policy('(owner = svc.uid())'), policy('((editor = svc.uid()) AND (rank = 1))')), [
+    own('owner'),
+    own('editor'),
+  ])
+  assert.deepEqual(conditions(policy('(owner = svc.uid())', { command: 'INSERT' })), undefined)
   // Restrictive ones count beside any other, unless they are for one role.
   const restrictive = policy('(owner = svc.uid())', { permissive: false })
-  assert.deepEqual(equal(policy('true'), restrictive), ['owner'])
-  assert.deepEqual(equal(policy('true'), { ...restrictive, roles: ['svc_anon'] }), [])
-  // Quotes, other types and the operator are not understood.
-  assert.deepEqual(equal(policy(`((label = 'a AND (owner = svc.uid())') AND (owner = svc.uid()))`)), [])
-  assert.deepEqual(equal(policy('(label = svc.uid())')), [])
-  const table = { rlsEnabled: true, rlsPolicies: [policy('(owner = svc.uid())')], columns } as unknown as Table
-  assert.deepEqual(equalByPolicy(table, { ...session, role: 'none' }), [])
-  assert.deepEqual(equalByPolicy({ ...table, rlsEnabled: false }, session), [])
+  assert.deepEqual(conditions(policy('true'), restrictive), owned)
+  assert.deepEqual(conditions(policy('true'), { ...restrictive, roles: ['svc_anon'] }), undefined)
+  // What stands in quotes divides nothing.
+  assert.deepEqual(conditions(policy(`((label = 'a) OR (b') AND (owner = svc.uid()))`)), owned)
+  assert.deepEqual(conditions(policy(`((label = 'a AND (owner = svc.uid())') OR (rank = 1))`)), undefined)
+  const table = { name: 'notes', rlsEnabled: true, rlsPolicies: [policy('(owner = svc.uid())')] } as unknown as Table
+  assert.deepEqual(conditionsByPolicy(table, { ...session, role: 'none' }), undefined)
+  assert.deepEqual(conditionsByPolicy({ ...table, rlsEnabled: false }, session), undefined)
+})
+
+test('and by what a query of the policy answers, unless more than one column of the row is in it', () => {
+  const members = ' SELECT m.team\n   FROM members m\n  WHERE (m.person = svc.uid())'
+  assert.deepEqual(conditions(policy(`(team IN (${members}))`)), [{ column: 'team', query: members }])
+  assert.deepEqual(conditions(policy(`(team = ANY (ARRAY(${members})))`)), [{ column: 'team', query: members }])
+  assert.deepEqual(conditions(policy(`((owner = svc.uid()) OR (team IN (${members})))`)), [
+    own('owner'),
+    { column: 'team', query: members },
+  ])
+  assert.deepEqual(conditions(policy(`((team IN (${members})) AND (owner = svc.uid()))`)), [own('owner')])
+  assert.deepEqual(conditions(policy(`(NOT (team IN (${members})))`)), undefined)
+  assert.deepEqual(conditions(policy(`((team IN (${members})) = (rank IN (${members})))`)), undefined)
+  const ofOrganizations = [{ column: 'org', query: 'select pg_catalog.unnest(svc.org_ids())' }]
+  assert.deepEqual(conditions(policy('(org = ANY (svc.org_ids()))')), ofOrganizations)
+  assert.deepEqual(conditions(policy('(org = ANY (( SELECT svc.org_ids() AS org_ids)::uuid[]))')), ofOrganizations)
+  const exists = (columns: string, where: string) =>
+    conditions(policy(`(EXISTS ( SELECT ${columns}\n   FROM members m\n  WHERE ${where}))`))
+  assert.deepEqual(exists('1', '((m.team = notes.team) AND (m.person = svc.uid()))'), [
+    { column: 'team', query: 'select m.team from members m where (m.person = svc.uid()) and true' },
+  ])
+  assert.deepEqual(exists('m.team,\n    m.person', '(notes.team = m.team)'), [
+    { column: 'team', query: 'select m.team from members m where true' },
+  ])
+  // An aggregate answers a row in any case, and one of two is no condition.
+  assert.deepEqual(exists('count(*) AS count', '(m.team = notes.team)'), undefined)
+  assert.deepEqual(exists('1', '((m.team = notes.team) OR (m.person = svc.uid()))'), undefined)
+  assert.deepEqual(exists('1', '(m.team = notes.team)\n  GROUP BY m.team\n HAVING (1 = 1)'), undefined)
 })

@@ -159,7 +159,7 @@ export class LiveQueries {
   }
 
   async #begin(): Promise<void> {
-    const { hub, connect, notifications, schema, hasSchemaTrigger } = this.#deps
+    const { hub, connect, notifications, schema, hasSchemaTrigger, intervalMs } = this.#deps
     await connect()
     this.#unlisten ??= await notifications.listen(
       CHANNEL,
@@ -169,6 +169,7 @@ export class LiveQueries {
     const look = (): void => void schema.refreshIfStale().catch(() => undefined)
     if (!hasSchemaTrigger) this.#looking ??= setInterval(look, LOOK_MS).unref()
     this.#detach = await hub.attach({
+      gapMs: intervalMs / 2,
       onPage: (changes) => this.#watches.onPage(changes),
       onLost: () => {
         this.#resting.clear()
@@ -185,7 +186,7 @@ export class LiveQueries {
   }
 
   #onAnything(): void {
-    for (const group of this.#groups.values()) this.#reader.concern(group)
+    for (const group of this.#groups.values()) this.#reader.doubt(group)
   }
 
   /** What rests gives way to what is used. */

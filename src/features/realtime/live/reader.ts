@@ -10,8 +10,10 @@ import { isTransient } from '../visibility/table-changes.ts'
 import { LiveBudget } from './budget.ts'
 import { DependencyFinder } from './dependencies.ts'
 import type { Joining, LiveGroup } from './group.ts'
-import { bytesOf, diffOf, type HeldRow, hasTwins, heldOf } from './held.ts'
+import { bytesOf, bytesOfValues, diffOf, type HeldRow, hasTwins, heldOf } from './held.ts'
 import { LiveMessage } from './message.ts'
+import { PolicyValues } from './places.ts'
+import { UnheardChanges } from './unheard-changes.ts'
 import type { Watches } from './watches.ts'
 
 type Deps = {
@@ -41,21 +43,41 @@ const MAX_TRIES = 4
 export class LiveReader {
   readonly #deps: Deps
   readonly #budget = new LiveBudget()
+  readonly #policies = new PolicyValues()
+  readonly #unheard: UnheardChanges
   #dependencies: DependencyFinder | undefined
   #isStopped = false
 
   constructor(deps: Deps) {
     this.#deps = deps
+    const { connect, lanes, onFailure } = deps
+    this.#unheard = new UnheardChanges({
+      read: async (group) =>
+        lanes.ask(group.payer, async () => {
+          const beganAt = performance.now()
+          const values = await this.#policies.read(await connect(), group)
+          return { values, ms: performance.now() - beganAt }
+        }),
+      onChange: (group) => this.doubt(group),
+      onFailure,
+    })
   }
 
   stop(): void {
     this.#isStopped = true
+    this.#unheard.stop()
   }
 
   /** The next read tells what is so after this call. */
   concern(group: LiveGroup): void {
     group.isDirty = true
     this.#schedule(group, group.lastReadAt + group.interval - performance.now())
+  }
+
+  /** As `concern`; what decides which rows its caller may see may have changed too. */
+  doubt(group: LiveGroup): void {
+    group.hasOldValues = true
+    this.concern(group)
   }
 
   join(group: LiveGroup, joining: Joining): void {
@@ -67,8 +89,11 @@ export class LiveReader {
 
   planAnew(group: LiveGroup): void {
     this.#deps.watches.remove(group)
+    this.#unheard.remove(group)
     group.plan = undefined
     group.dependencies = undefined
+    group.values = undefined
+    group.hasOldValues = true
   }
 
   /** Whatever its members hold, they are sent all rows with the next read. */
@@ -81,6 +106,7 @@ export class LiveReader {
     clearTimeout(group.timer)
     clearTimeout(group.clock)
     group.timer = undefined
+    this.#unheard.remove(group)
     this.#deps.watches.remove(group)
   }
 
@@ -112,7 +138,7 @@ export class LiveReader {
     else if (group.joining.length > 0) this.#schedule(group, group.failures > 0 ? RETRY_MS : 0)
     else if (group.isDirty) this.#schedule(group, group.interval)
     else if (group.dependencies?.isTimed) {
-      group.clock = setTimeout(() => this.concern(group), Math.max(TIMED_MS, group.interval)).unref()
+      group.clock = setTimeout(() => this.doubt(group), Math.max(TIMED_MS, group.interval)).unref()
     }
   }
 
@@ -137,6 +163,7 @@ export class LiveReader {
     const isWhole = !group.rows || joining.some(({ member }) => !group.holdsSince(member.position))
     // From here on, what comes is not sure to be in the answer.
     group.isDirty = false
+    const placedMs = await this.#place(db, group)
     group.missed = []
     this.#deps.watches.ofOwn(group)?.reading.add(group)
     const position = this.#deps.here()
@@ -147,7 +174,7 @@ export class LiveReader {
         throw plan.explain(error)
       })
     group.failures = 0
-    const ms = Number(answer.find(({ n }) => n === -1)?.r?.toString() ?? 0)
+    const ms = placedMs + Number(answer.find(({ n }) => n === -1)?.r?.toString() ?? 0)
     const rows = answer.filter(({ n }) => n !== -1).sort((a, b) => a.n - b.n)
     const isApplied = this.#apply(group, plan, rows, joining, position)
     if (!isApplied) {
@@ -156,6 +183,29 @@ export class LiveReader {
     }
     this.#pace(group, ms, joining)
     return { ms }
+  }
+
+  /**
+   * Looks up which values rows of its caller may have, before its rows are read: a change that was judged by the old ones meanwhile
+   * is among what is read then. Answers the milliseconds that it took.
+   */
+  async #place(db: Db, group: LiveGroup): Promise<number> {
+    const { plan } = group
+    if (!group.hasOldValues || !this.#deps.watches.ofOwn(group)) return 0
+    group.hasOldValues = false
+    const beganAt = performance.now()
+    try {
+      const values = await this.#policies.read(db, group)
+      // Planned anew meanwhile.
+      if (group.plan !== plan) return 0
+      group.values = values
+      this.#deps.watches.ofOwn(group)?.place(group)
+      if (values && group.dependencies?.isUnheard) this.#unheard.add(group)
+    } catch (error) {
+      group.hasOldValues = true
+      throw error
+    }
+    return performance.now() - beganAt
   }
 
   /** Members are sent what has changed, those who join all of it. False when it has to be read again for that. */
@@ -206,7 +256,7 @@ export class LiveReader {
     group.rows = rows
     watch?.hold(group)
     try {
-      this.#deps.hold(group, bytesOf(rows ?? [], group.key))
+      this.#deps.hold(group, bytesOf(rows ?? [], group.key) + bytesOfValues(group.values))
       return undefined
     } catch (error) {
       if (!(error instanceof AppError)) throw error

@@ -31,6 +31,8 @@ export class Resting {
     const { group } = found
     group.plan = undefined
     group.dependencies = undefined
+    group.values = undefined
+    group.hasOldValues = true
     return group
   }
 

@@ -3,7 +3,7 @@ import { type Change, idOf } from '../../../db/changes/log.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import type { Reaction } from './dependencies.ts'
 import type { LiveGroup } from './group.ts'
-import { equalByPolicy } from './policy-equality.ts'
+import { LoggedRow, type Place, placesByPolicy } from './places.ts'
 
 /** Questions to PostgreSQL about changes of a table. */
 export type Inquiry = {
@@ -15,8 +15,16 @@ export type Inquiry = {
   readonly updates: string[]
 }
 
-/** A column and the value that it has in every row of a list. `isSure`: most rows with it are in the list. */
-type Place = { readonly column: string; readonly value: string; readonly isSure: boolean }
+/**
+ * Where the rows of a list are: it is found by `index`, of which each row has one, and all of `equal` and one of `policy` hold besides. `isSure`: most rows
+ * there are in the list.
+ */
+type Location = {
+  readonly index: readonly Place[]
+  readonly equal: readonly Place[]
+  readonly policy: readonly Place[] | undefined
+  readonly isSure: boolean
+}
 
 /** Beyond these, all who may be concerned read again. */
 const MAX_KEYS = 500
@@ -34,7 +42,7 @@ export class TableWatch {
   /** By column and value, those who see no row with another one. */
   readonly #byValue = new Map<string, Map<string, Set<LiveGroup>>>()
   readonly #others = new Set<LiveGroup>()
-  readonly #places = new Map<LiveGroup, Place | undefined>()
+  readonly #locations = new Map<LiveGroup, Location>()
   /** Those of its own that are being read. */
   readonly reading = new Set<LiveGroup>()
   #inquiry: Inquiry | undefined
@@ -55,10 +63,7 @@ export class TableWatch {
     else {
       this.#judged.add(group)
       if (group.plan?.own?.isAggregate) this.#sums.add(group)
-      const place = placeOf(group)
-      this.#places.set(group, place)
-      if (place) this.#valuesOf(place.column, place.value).add(group)
-      else this.#others.add(group)
+      this.place(group)
       this.hold(group)
     }
   }
@@ -71,14 +76,31 @@ export class TableWatch {
     this.#inquiry?.groups.delete(group)
     this.#judged.delete(group)
     this.reading.delete(group)
+    this.#unplace(group)
+  }
+
+  /** Where its rows may be, as far as that is known now. */
+  place(group: LiveGroup): void {
+    this.#unplace(group)
+    const location = locationOf(group)
+    if (!location) {
+      this.#others.add(group)
+      return
+    }
+    this.#locations.set(group, location)
+    for (const { column, value } of location.index) this.#valuesOf(column, value).add(group)
+  }
+
+  #unplace(group: LiveGroup): void {
     this.#others.delete(group)
-    const { column = '', value = '' } = this.#places.get(group) ?? {}
-    this.#places.delete(group)
-    const values = this.#byValue.get(column)
-    const groups = values?.get(value)
-    groups?.delete(group)
-    if (groups?.size === 0) values?.delete(value)
-    if (values?.size === 0) this.#byValue.delete(column)
+    for (const { column, value } of this.#locations.get(group)?.index ?? []) {
+      const values = this.#byValue.get(column)
+      const groups = values?.get(value)
+      groups?.delete(group)
+      if (groups?.size === 0) values?.delete(value)
+      if (values?.size === 0) this.#byValue.delete(column)
+    }
+    this.#locations.delete(group)
   }
 
   /** Its rows are as they are now. */
@@ -97,7 +119,7 @@ export class TableWatch {
   /** Calls `concerns` for all who have to read again; the inquiry is for the others. */
   onChange(change: Change, concerns: (group: LiveGroup) => void): void {
     const { action, key = null } = change
-    for (const group of this.#reads) concerns(group)
+    for (const group of this.#reads) concernsByPolicy(group, concerns)
     if (action !== 'create') for (const group of this.#parents) concerns(group)
     if (this.#judged.size === 0) return
     if (action === 'truncate' || key === null) {
@@ -117,7 +139,7 @@ export class TableWatch {
 
   /** All who have to read again because anything may have changed. */
   onAnything(concerns: (group: LiveGroup) => void): void {
-    for (const group of [...this.#reads, ...this.#parents, ...this.#judged]) concerns(group)
+    for (const group of [...this.#reads, ...this.#parents, ...this.#judged]) concernsByPolicy(group, concerns)
   }
 
   /** What came since the last one. */
@@ -133,7 +155,7 @@ export class TableWatch {
     const candidates: LiveGroup[] = []
     for (const group of this.#mayHave(change)) {
       // Its rows are those of the caller: PostgreSQL would only say so.
-      if (this.#places.get(group)?.isSure) concerns(group)
+      if (this.#locations.get(group)?.isSure) concerns(group)
       else candidates.push(group)
     }
     if (change.action === 'update') {
@@ -149,17 +171,22 @@ export class TableWatch {
   }
 
   /** Those whose row it may be. */
-  #mayHave({ record }: Change): LiveGroup[] {
+  #mayHave(change: Change): LiveGroup[] {
     const found = [...this.#others]
     if (this.#byValue.size === 0) return found
-    const row = parsed(record === null ? '' : record.toString())
+    const row = new LoggedRow(change)
     for (const [column, values] of this.#byValue) {
-      const value = row?.[column]
-      const isTold =
-        row !== undefined && Object.hasOwn(row, column) && (typeof value !== 'number' || Number.isSafeInteger(value))
-      for (const groups of isTold ? [values.get(String(value)) ?? []] : values.values()) found.push(...groups)
+      const value = row.value(column)
+      for (const groups of value === undefined ? values.values() : [values.get(value) ?? []]) {
+        for (const group of groups) if (this.#mayHold(group, row)) found.push(group)
+      }
     }
     return found
+  }
+
+  #mayHold(group: LiveGroup, row: LoggedRow): boolean {
+    const { equal = [], policy } = this.#locations.get(group) ?? {}
+    return equal.every((place) => row.mayBeAt(place)) && (policy?.some((place) => row.mayBeAt(place)) ?? true)
   }
 
   #valuesOf(column: string, value: string): Set<LiveGroup> {
@@ -168,20 +195,19 @@ export class TableWatch {
   }
 }
 
-/** A column that has one value in each row it may hold. */
-function placeOf({ plan, session }: LiveGroup): Place | undefined {
-  if (!plan?.own) return undefined
-  const [[column, value] = []] = plan.own.equal
-  if (column !== undefined && value !== undefined) return { column, value, isSure: false }
-  const [owned] = equalByPolicy(plan.own.table, session)
-  return owned === undefined ? undefined : { column: owned, value: session.userId, isSure: plan.own.isUnfiltered }
+/** A table that decides who sees what has changed, or may have. */
+function concernsByPolicy(group: LiveGroup, concerns: (group: LiveGroup) => void): void {
+  group.hasOldValues = true
+  concerns(group)
 }
 
-function parsed(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
-  } catch {
-    return undefined
-  }
+function locationOf(group: LiveGroup): Location | undefined {
+  const { own } = group.plan ?? {}
+  if (!own) return undefined
+  const equal = [...own.equal].map(([column, value]) => ({ column, value }))
+  const policy = placesByPolicy(group)
+  // By true and false little is told apart.
+  const [first] = equal.filter(({ column }) => own.table.columns.get(column)?.baseType !== 'bool')
+  const index = first ? [first] : (policy ?? equal.slice(0, 1))
+  return first || policy || equal.length > 0 ? { index, equal, policy, isSure: own.isUnfiltered } : undefined
 }
