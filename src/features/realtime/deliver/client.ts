@@ -115,7 +115,7 @@ export abstract class RealtimeClient {
 }
 
 /** Unix milliseconds at which the token behind an identity expires; undefined = never. */
-function expiryOf(who: Identity): number | undefined {
+export function expiryOf(who: Identity): number | undefined {
   const impersonation = impersonationOf(who)
   if (impersonation) return impersonation.expiresAt * 1000
   if (who.kind === 'user' || who.kind === 'admin' || who.kind === 'mfa') return who.expiresAt * 1000
