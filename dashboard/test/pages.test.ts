@@ -68,6 +68,7 @@ test('why a row is seen or not: each policy with its verdict, for a visitor and 
   // A row that the viewed caller gets a 404 for leads there too.
   const bea = await api.signUp('bea@example.com')
   await walk(`/policies?tab=why&table=notes&row=${note?.['id']}`)
+  await panel.waitFor({ state: 'detached' })
   await page.getByLabel('For a visitor, without a token').uncheck()
   await page.getByRole('combobox', { name: 'User' }).fill('bea')
   await page.getByRole('option', { name: bea.user.email }).click()

@@ -9,7 +9,7 @@ import type { LiveGroup } from './group.ts'
 import { type Condition, conditionsByPolicy } from './policy-equality.ts'
 
 /** A column and a value. */
-export type Place = { readonly column: string; readonly value: string }
+export type RowPlace = { readonly column: string; readonly value: string }
 
 /** Beyond these, and where they are not found at once, the row itself is asked about. */
 const MAX_VALUES = 200
@@ -49,7 +49,7 @@ export class PolicyValues {
 }
 
 /** Of which each row that it may hold has one. Undefined: not known. */
-export function placesByPolicy({ plan, session, values }: LiveGroup): Place[] | undefined {
+export function placesByPolicy({ plan, session, values }: LiveGroup): RowPlace[] | undefined {
   if (!plan?.own) return undefined
   const { table } = plan.own
   const conditions = conditionsByPolicy(table, session)
@@ -61,7 +61,7 @@ export function placesByPolicy({ plan, session, values }: LiveGroup): Place[] | 
     return those.map((value) => ({ column, value }))
   })
   const isKnown = conditions.every(({ column }) => table.columns.has(column))
-  const isTold = ({ column, value }: Place): boolean => {
+  const isTold = ({ column, value }: RowPlace): boolean => {
     const found = table.columns.get(column)
     return found !== undefined && isComparable(found, value)
   }
@@ -84,7 +84,7 @@ export class LoggedRow {
     return typeof value !== 'number' || Number.isSafeInteger(value) ? String(value) : undefined
   }
 
-  mayBeAt({ column, value }: Place): boolean {
+  mayBeAt({ column, value }: RowPlace): boolean {
     const own = this.value(column)
     return own === undefined || own === value
   }

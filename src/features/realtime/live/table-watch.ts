@@ -3,7 +3,7 @@ import { type Change, idOf } from '../../../db/changes/log.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import type { Reaction } from './dependencies.ts'
 import type { LiveGroup } from './group.ts'
-import { LoggedRow, type Place, placesByPolicy } from './places.ts'
+import { LoggedRow, placesByPolicy, type RowPlace } from './places.ts'
 
 /** Questions to PostgreSQL about changes of a table. */
 export type Inquiry = {
@@ -20,9 +20,9 @@ export type Inquiry = {
  * there are in the list.
  */
 type Location = {
-  readonly index: readonly Place[]
-  readonly equal: readonly Place[]
-  readonly policy: readonly Place[] | undefined
+  readonly index: readonly RowPlace[]
+  readonly equal: readonly RowPlace[]
+  readonly policy: readonly RowPlace[] | undefined
   readonly isSure: boolean
 }
 
