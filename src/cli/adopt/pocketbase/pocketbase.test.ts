@@ -13,10 +13,11 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { hashSync } from '@node-rs/bcrypt'
 import pg from 'pg'
 import { adopting } from '../../../../test/kit/adopt.ts'
+import { atEnd } from '../../../../test/kit/at-end.ts'
 import { withoutInvokerViews } from '../../../../test/kit/cluster.ts'
 import { startServer, storagePath } from '../../../../test/kit/kit.ts'
 import { dataFolder } from '../../../../test/kit/pocketbase.ts'
@@ -28,7 +29,7 @@ const home = mkdtempSync(join(tmpdir(), 'svc-adopt-test-'))
 const folders: string[] = []
 const client = new pg.Client(api.databaseUrl)
 await client.connect()
-after(async () => {
+atEnd(async () => {
   await client.end()
   for (const folder of [home, ...folders]) rmSync(folder, { recursive: true, force: true })
 })
