@@ -64,8 +64,15 @@ export async function talkTo(url: string, { token, headers = {}, options = {} }:
     say,
     async ask(message) {
       const ref = `r${refs++}`
+      const isReply = (one: Message): boolean => one.type === 'reply' && one.ref === ref
       say({ ...message, ref })
-      return until((one) => one.type === 'reply' && one.ref === ref)
+      const reply = await eventually(() => {
+        const found = heard.find(isReply)
+        if (found === undefined && code === undefined) throw new Error(`no reply to ${JSON.stringify(message)}`)
+        return found
+      })
+      if (reply === undefined) throw new Error(`closed with ${code} before the reply`)
+      return reply
     },
     events,
     lastId: () => events().at(-1)?.id ?? '',

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { hashSync } from '@node-rs/bcrypt'
-import { mailbox } from '../../../test/fakes/mailbox.ts'
-import { atEnd } from '../../../test/kit/at-end.ts'
-import { startServer } from '../../../test/kit/kit.ts'
-import { importInto } from '../../../test/kit/users-import.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { atEnd } from '../../../../test/kit/at-end.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
+import { importInto } from '../../../../test/kit/users-import.ts'
 
 const api = await startServer()
 const mail = mailbox(api)

@@ -4,7 +4,7 @@ import { adopting } from '../../../../test/kit/adopt.ts'
 import { listenTo } from '../../../../test/kit/event-stream.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 import { OBJECTS_OF_SUPABASE, supabaseDatabase } from '../../../../test/kit/supabase.ts'
-import { adoptSupabase } from './supabase.ts'
+import { adoptSupabase } from '../supabase/supabase.ts'
 
 const APP = `
   create table public.notes (id bigserial primary key, owner uuid not null default auth.uid() references auth.users on delete cascade, text text);

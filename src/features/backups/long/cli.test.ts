@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../test/kit/backups.ts'
+import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
 
 const home = testFolder()
 const [dataDir, to, copy] = [join(home, 'data'), join(home, 'target'), join(home, 'copy')]
