@@ -15,6 +15,9 @@ const SECRET = /pass(word|phrase)|secret|token|credential|private|^(code|key|otp
 export const doneCalls = createStore<readonly DoneCall[]>([])
 let ids = 0
 
+/** The next administrator at this browser does not see the calls of the one before. */
+export const forgetCalls = (): void => doneCalls.set([])
+
 export function noteCall(method: Method, path: string, { body, query }: Request): void {
   if (method === 'GET' || SKIPPED.test(path)) return
   const search = new URLSearchParams(

@@ -1,4 +1,5 @@
 import { createStore } from '../parts/store.ts'
+import { forgetCalls } from './calls.ts'
 
 /** `ended`: there was one, and the page behind the sign-in form is kept with what was typed. */
 export type Session = { token: string | null; ended: boolean; id: string }
@@ -23,6 +24,7 @@ export function signedIn(token: string): void {
   } catch {
     // It lives as long as the page.
   }
+  forgetCalls()
   session.set({ token, ended: false, id: String(++count) })
 }
 
@@ -44,5 +46,6 @@ function forget(): void {
 
 export function signedOut(): void {
   forget()
+  forgetCalls()
   session.set({ token: null, ended: false, id: String(++count) })
 }

@@ -1,6 +1,6 @@
 import { confirm } from '../parts/dialog.tsx'
 
-/** Writing as somebody else is confirmed, wherever it begins. */
+/** The administrator confirms before anything is written as another caller; the banner and the dialog both ask. */
 export const confirmWriteAs = (label: string): Promise<boolean> =>
   confirm({
     title: `Write as ${label}?`,

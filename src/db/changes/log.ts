@@ -161,13 +161,7 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: (tookMs) => {
-        // More often than it is read is for nothing.
-        const least = Math.max(SETTLE_GAP_MS, Math.min(...[...this.#readers.values()].map((gapMs) => gapMs())) / 2)
-        return Number.isFinite(least)
-          ? clamp(least, tookMs * GAP_FACTOR, Math.max(least, MAX_SETTLE_GAP_MS))
-          : MAX_SETTLE_GAP_MS
-      },
+      gapMs: (tookMs) => this.#settleGapMs(tookMs),
     })
     this.#telling = this.#loop('notify', {
       // Best effort: a process that misses it polls.
@@ -354,6 +348,14 @@ export class ChangeLog {
     await this.#unlisten?.().catch(() => undefined)
     await this.#others.stop()
     await Promise.all([...this.#loops].map((loop) => loop.stop()))
+  }
+
+  /** The log is settled at most twice as often as it is read. */
+  #settleGapMs(tookMs: number): number {
+    if (this.#readers.size === 0) return MAX_SETTLE_GAP_MS
+    const readEveryMs = Math.min(...Array.from(this.#readers.values(), (gapMs) => gapMs()))
+    const least = Math.max(SETTLE_GAP_MS, readEveryMs / 2)
+    return clamp(least, tookMs * GAP_FACTOR, Math.max(least, MAX_SETTLE_GAP_MS))
   }
 
   /** Whether changes wake this reader, those of other processes too. */

@@ -88,6 +88,10 @@ const COMPARABLE: Readonly<Record<string, RegExp>> = {
   bool: /^(true|false)$/,
 }
 
+/** Whether values of a column can be compared with texts of the log at all. */
+export const hasComparableType = ({ baseType }: Pick<Column, 'baseType'>): boolean =>
+  Object.hasOwn(COMPARABLE, baseType)
+
 /** Whether a value can be compared with texts of the log. */
-export const isComparable = ({ baseType }: Pick<Column, 'baseType'>, text: string): boolean =>
-  Object.hasOwn(COMPARABLE, baseType) && (COMPARABLE[baseType]?.test(text) ?? false)
+export const isComparable = (column: Pick<Column, 'baseType'>, text: string): boolean =>
+  hasComparableType(column) && (COMPARABLE[column.baseType]?.test(text) ?? false)

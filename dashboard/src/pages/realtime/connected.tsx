@@ -31,7 +31,7 @@ export function ConnectedTab({ connections, channels, count: all }: Connected) {
       <section className="card">
         <h2>Connections</h2>
         {connections.length === 0 ? (
-          <Empty title="Nobody is connected" icon="live" />
+          <Empty title="No connections" icon="live" />
         ) : (
           <List
             label="Connections"

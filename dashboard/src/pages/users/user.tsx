@@ -14,6 +14,12 @@ import { download } from '../table/rows/export.tsx'
 import { type User, UserState } from './page.tsx'
 import { Audit, Factors, Keys, Organizations, Providers, Sessions } from './user-cards.tsx'
 
+const ALL_USERS = (
+  <Link to="/users" className="crumb">
+    Users /
+  </Link>
+)
+
 export default function UserPage() {
   const { id = '' } = useParams({ strict: false }) as { id?: string }
   const path = `/api/admin/users/${encodeURIComponent(id)}`
@@ -30,14 +36,7 @@ export default function UserPage() {
   const name = user.data?.email || user.data?.phone || id
   if (user.error instanceof ApiError && user.error.status === 404)
     return (
-      <Page
-        title={id}
-        crumb={
-          <Link to="/users" className="crumb">
-            Users /
-          </Link>
-        }
-      >
+      <Page title={id} crumb={ALL_USERS}>
         <Empty title="There is no such user" icon="user">
           <p>The account may have been deleted; what it did is still in the audit.</p>
           <div className="row">
@@ -65,11 +64,7 @@ export default function UserPage() {
   return (
     <Page
       title={name}
-      crumb={
-        <Link to="/users" className="crumb">
-          Users /
-        </Link>
-      }
+      crumb={ALL_USERS}
       badge={user.data && <UserState user={user.data} />}
       actions={
         <>

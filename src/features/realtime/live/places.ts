@@ -1,7 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
-import { isComparable } from '../../../db/rows/live-query.ts'
+import { hasComparableType, isComparable } from '../../../db/rows/live-query.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import { catalogueExpression, join, sql } from '../../../db/sql.ts'
 import { isTransient } from '../visibility/table-changes.ts'
@@ -14,6 +14,9 @@ export type RowPlace = { readonly column: string; readonly value: string }
 /** Beyond these, and where they are not found at once, the row itself is asked about. */
 const MAX_VALUES = 200
 const MAX_MS = 100
+/** A longer text is no value of a comparable type, and is found not to be one when it is cut. */
+const MAX_LENGTH = 64
+const NO_COLUMN = { baseType: '' }
 /** After so many failures one after the other a table's queries are not asked any more. */
 const MAX_FAILURES = 3
 
@@ -28,8 +31,13 @@ export class PolicyValues {
     const { table } = plan?.own ?? {}
     const asked = table ? (conditionsByPolicy(table, session)?.filter(isAsked) ?? []) : []
     if (!table || asked.length === 0 || (this.#failures.get(table) ?? 0) >= MAX_FAILURES) return undefined
+    // Values of other types, such as long texts, are neither read nor kept.
+    const isUseful = ({ column }: Condition): boolean => hasComparableType(table.columns.get(column) ?? NO_COLUMN)
+    if (!asked.every(isUseful)) return undefined
     const lists = asked.map(
-      ({ query }) => sql`(select coalesce(pg_catalog.json_agg(svc_v.v::text), '[]') from (
+      ({
+        query,
+      }) => sql`(select coalesce(pg_catalog.json_agg(pg_catalog.left(svc_v.v::text, ${MAX_LENGTH}::int)), '[]') from (
         select svc_q.v from (${catalogueExpression(query ?? '')}) as svc_q(v) where svc_q.v is not null limit ${MAX_VALUES + 1}::int
       ) as svc_v)`,
     )
