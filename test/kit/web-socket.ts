@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { inspect } from 'node:util'
 import { type ClientOptions, WebSocket } from 'ws'
 import { eventually } from './eventually.ts'
 
@@ -22,6 +23,9 @@ export type Talker = {
   closed(): Promise<number>
   close(): void
 }
+
+/** For messages of failed attempts, which are many: what it costs does not grow with what was heard. */
+const latest = (heard: readonly Message[]): string => inspect(heard.slice(-10), { maxStringLength: 200 })
 
 type Talking = { token?: string; headers?: Record<string, string>; options?: ClientOptions }
 
@@ -51,7 +55,7 @@ export async function talkTo(url: string, { token, headers = {}, options = {} }:
   const until: Talker['until'] = (fits) =>
     eventually(() => {
       const found = heard.find(fits)
-      if (found === undefined) throw new Error(`no such message; so far: ${JSON.stringify(heard).slice(-2_000)}`)
+      if (found === undefined) throw new Error(`no such message; so far: ${latest(heard)}`)
       return found
     })
   const say = (message: object | string): void =>
@@ -79,7 +83,7 @@ export async function talkTo(url: string, { token, headers = {}, options = {} }:
     until,
     closed: () =>
       eventually(() => {
-        if (code === undefined) throw new Error(`still open; so far: ${JSON.stringify(heard).slice(-2_000)}`)
+        if (code === undefined) throw new Error(`still open; so far: ${latest(heard)}`)
         return code
       }),
     close: () => ws.terminate(),

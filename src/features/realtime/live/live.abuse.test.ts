@@ -202,3 +202,17 @@ test('what is held for a caller is counted, and given back', async () => {
   await eventually(async () => assert.equal((await live(again, 'wide', { perPage: 400 })).status, 'ok'))
   again.close()
 })
+
+test('a list that is opened while the schema changes is opened', async () => {
+  const talker = await talk(ana)
+  for (let round = 0; round < 15; round++) {
+    const changes = [1, 2, 3].map((part) => api.sql(`create table made_${round}_${part} (id int primary key)`))
+    const lists = Array.from({ length: 4 }, (_, i) => live(talker, 'notes', { perPage: 1 + 4 * round + i }))
+    await Promise.all(changes)
+    for (const { ref, ...reply } of await Promise.all(lists)) {
+      assert.equal(reply.status, 'ok', JSON.stringify(reply))
+      talker.say({ type: 'unlive', live: reply.live })
+    }
+  }
+  talker.close()
+})

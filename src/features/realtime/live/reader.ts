@@ -1,5 +1,5 @@
 import { budgets } from '../../../core/budgets.ts'
-import { AppError, unavailable } from '../../../core/errors.ts'
+import { AppError } from '../../../core/errors.ts'
 import type { Position } from '../../../db/changes/position.ts'
 import type { Db } from '../../../db/db.ts'
 import { isOutdated } from '../../../db/pg-errors.ts'
@@ -126,7 +126,6 @@ export class LiveReader {
     clearTimeout(group.clock)
     const joining = group.joining.splice(0)
     try {
-      if (!group.plan) await this.#plan(group)
       await this.#deps.lanes.ask(group.payer, (timeoutMs) => this.#readOnce(group, joining, timeoutMs))
     } catch (error) {
       this.#onFailure(group, joining, error)
@@ -158,8 +157,9 @@ export class LiveReader {
 
   async #readOnce(group: LiveGroup, joining: readonly Joining[], timeoutMs: number): Promise<{ ms: number }> {
     const db = await this.#deps.connect()
+    // A schema that changes while this waits for its turn voids the plan.
+    while (!group.plan) await this.#plan(group)
     const { plan } = group
-    if (!plan) throw unavailable('the schema is changing')
     const isWhole = !group.rows || joining.some(({ member }) => !group.holdsSince(member.position))
     // From here on, what comes is not sure to be in the answer.
     group.isDirty = false
