@@ -6,7 +6,7 @@ import { createRealtime, type Realtime } from 'savanna-client/realtime'
 import { createStore } from '../parts/store.ts'
 import { noteCall } from './calls.ts'
 import { exactCore } from './exact-core.ts'
-import { session, sessionEnded } from './session.ts'
+import { session, sessionEnded, signedOut } from './session.ts'
 import { unlocked } from './unlock.ts'
 
 export { ApiError } from 'savanna-client/data'
@@ -148,3 +148,9 @@ export function sentence(error: unknown): string {
 }
 
 export const newRequestId = (): string => `dash_${crypto.randomUUID().replaceAll('-', '')}`
+
+/** The token ends on the server too; where the server is away, by itself. */
+export async function signOut(): Promise<void> {
+  await svc.request('POST', '/api/admin/auth/logout', {}, { timeout: 3_000, retry: 0 }).catch(() => {})
+  signedOut()
+}

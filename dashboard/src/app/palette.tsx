@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query'
 import { useEffect, useId, useRef, useState } from 'react'
-import { get } from '../api/client.ts'
+import { get, signOut } from '../api/client.ts'
 import { useSchema } from '../api/schema.ts'
-import { session, signedOut } from '../api/session.ts'
+import { session } from '../api/session.ts'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
@@ -56,7 +56,7 @@ function useEntries(search: string): Entry[] {
     { name: 'Theme of the system', icon: 'monitor', run: () => setTheme('system') },
     { name: 'What was done, as curl and client calls', icon: 'copy', run: openDoneCalls },
     { name: 'Invite a user', icon: 'user', run: () => go('/users', { new: 'invite' }) },
-    { name: 'Sign out', icon: 'logout', run: signedOut },
+    { name: 'Sign out', icon: 'logout', run: signOut },
   ].map((entry) => ({ ...entry, kind: 'Command' }) as Entry)
   const keys = (config.data?.items ?? []).map(({ key }) => key)
   const settings: Entry[] = [...SECTIONS, ...keys].map((name) => ({

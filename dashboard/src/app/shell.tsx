@@ -1,8 +1,8 @@
 import { Outlet, useRouterState } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
-import { connection, svc } from '../api/client.ts'
+import { connection, signOut } from '../api/client.ts'
 import { useApi } from '../api/hooks.ts'
-import { session, signedOut } from '../api/session.ts'
+import { session } from '../api/session.ts'
 import { Icon } from '../parts/icon.tsx'
 import { MenuButton } from '../parts/menu.tsx'
 import { Button } from '../parts/ui.tsx'
@@ -127,7 +127,7 @@ function Side({ path, environment }: { path: string; environment: string | undef
           onClick={openDoneCalls}
         />
         {token ? (
-          <Button look="quiet" icon="logout" onClick={() => void signOut()}>
+          <Button look="quiet" icon="logout" onClick={signOut}>
             Sign out
           </Button>
         ) : (
@@ -160,15 +160,6 @@ function NavLink({
 }
 
 /** On the server too; the page is signed out whether or not that answers. */
-async function signOut(): Promise<void> {
-  try {
-    await svc.request('POST', '/api/admin/auth/logout', {}, { timeout: 3_000, retry: 0 })
-  } catch {
-    // The token ends by itself.
-  }
-  signedOut()
-}
-
 function ThemeMenu() {
   const chosen = theme.use()
   const icon = { system: 'monitor', light: 'sun', dark: 'moon' } as const

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../../test/kit/browser.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
-import { openDashboard, typeInto } from '../kit/dashboard.ts'
+import { openDashboard, startDashboard, typeInto } from '../kit/dashboard.ts'
 import { startShop } from '../kit/pages.ts'
 
 const { api, ana } = await startShop({ 'audit.tables': 'notes' })
@@ -70,6 +70,31 @@ test('bytes come from a file and are shown as text; GeoJSON is drawn', { skip },
   assert.deepEqual(troubles, [])
 })
 
+test('vectors are shown as bars, those of pgvector and those in arrays', { skip }, async () => {
+  const withVectors = await startDashboard({ postgres: 'extensions' })
+  await withVectors.sql(`create extension vector; create table things (id int primary key, a vector(3), b real[], c int[]);
+    insert into things values (1, '[1,-0.5,0]', '{0.25,0.5,1,2}', '{1,2}')`)
+  const { page, go, troubles } = await openDashboard(withVectors)
+  await go('/tables/things')
+  const bars = async (column: string, dimensions: number): Promise<number> => {
+    await page.locator(`[role=gridcell][data-column=${column}]`).first().dblclick()
+    const dialog = page.getByRole('dialog', { name: column, exact: true })
+    await dialog.getByLabel('Value').waitFor()
+    const shown = dialog.getByRole('img', { name: `${dimensions} dimensions` }).locator('i')
+    const count = await shown.count()
+    if (column === 'a') {
+      // As they are typed, too.
+      await dialog.getByLabel('Value').fill('[1,2]')
+      await dialog.getByRole('img', { name: '2 dimensions' }).waitFor()
+    }
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    return count
+  }
+  assert.deepEqual([await bars('a', 3), await bars('b', 4), await bars('c', 2)], [3, 4, 0])
+  assert.deepEqual(troubles, [])
+})
+
 test('a table is seen as an API key, and written as a user after a confirmation', { skip }, async () => {
   const key = await api.call('POST /api/auth/api-keys', {
     as: ana.token,
@@ -134,7 +159,7 @@ test('a saved query runs as the saved one while it is unchanged, and says with w
 test('what was done is there as calls without secrets, and pages leave no SQL in the audit', { skip }, async () => {
   const count = () => api.sql("select count(*) from svc.audit_log where action = 'sql.execute'")
   const before = await count()
-  const { page, go, walk, troubles } = await openDashboard(api)
+  const { page, go, walk, signIn, troubles } = await openDashboard(api)
   await go('/tables')
   for (const [path, title] of [
     ['/policies', 'Policies'],
@@ -157,6 +182,23 @@ test('what was done is there as calls without secrets, and pages leave no SQL in
   assert.match(text, /curl -X POST .*\/api\/admin\/users/)
   assert.match(text, /dan@example\.com/)
   assert.doesNotMatch(text, /very long and secret/)
+
+  // The next one at this browser does not see what the one before did.
+  await page.keyboard.press('Escape')
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await signIn()
+  await page.getByRole('button', { name: 'What was done, as calls' }).click()
+  await page.getByText('Nothing yet:').waitFor()
+  await page.keyboard.press('Escape')
+
+  // Signed out by the palette, the token is no good either.
+  const token = String(await page.evaluate(`sessionStorage.getItem('savanna:token')`))
+  assert.equal((await api.call('GET /api/admin/users', { as: token })).status, 200)
+  await page.keyboard.press('Control+K')
+  await page.getByRole('combobox', { name: /Find a page/ }).fill('Sign out')
+  await page.keyboard.press('Enter')
+  await page.getByLabel('Password').waitFor()
+  assert.equal((await api.call('GET /api/admin/users', { as: token })).status, 401)
   assert.deepEqual(troubles, [])
 })
 

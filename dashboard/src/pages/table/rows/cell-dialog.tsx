@@ -100,7 +100,7 @@ export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, 
       {!problem && parsed && (kind === 'place' || (kind === 'json' && isGeoJson(text))) ? (
         <Places value={JSON.parse(text)} />
       ) : null}
-      {kind === 'vector' && Array.isArray(parsed) ? <Bars values={parsed.map(Number)} /> : null}
+      {hasDimensions(column) && Array.isArray(parsed) ? <Bars values={parsed.map(Number)} /> : null}
     </Dialog>
   )
 }
@@ -108,6 +108,9 @@ export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, 
 /** Accounts are no collection, and found by their address. */
 const isUsers = ({ referencedSchema, referencedTable }: ForeignKey): boolean =>
   referencedSchema === 'svc' && referencedTable === 'users'
+
+/** A database without pgvector keeps vectors in arrays, and searches them there. */
+const hasDimensions = (column: Column): boolean => column.isVector || /^(real|double precision)\[\]$/.test(column.type)
 
 function Bars({ values }: { values: number[] }) {
   const most = Math.max(1e-9, ...values.map(Math.abs))
