@@ -13,6 +13,7 @@ import { sleep } from '../src/core/clock.ts'
 import { openConnection } from '../src/db/protocol/driver.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { findPostgresTool, processorMs, startBuilt } from './kit/processes.ts'
+import { type Asked, caller } from './kit/raw.ts'
 import { median } from './kit/report.ts'
 
 const quick = process.argv.includes('--quick')
@@ -89,7 +90,14 @@ function othersMs(): number {
 type Slow = { atMs: number; ms: number }
 type Seen = { longestMs: number; p999: number; writes: number; growthMb: number; slow: Slow[] }
 
-/** Writes while the work is under way. */
+const asked: Asked = {
+  method: 'POST',
+  path: '/api/collections/notes',
+  token: admin,
+  body: JSON.stringify({ title: 'a note of the benchmark' }),
+}
+
+/** Writes while the work is under way, as raw bytes: a collection of the garbage of `fetch` was the longest stall. */
 async function whileWriting(work: () => Promise<void>): Promise<Seen> {
   const before = server.residentBytes()
   const all: Slow[] = []
@@ -97,12 +105,15 @@ async function whileWriting(work: () => Promise<void>): Promise<Seen> {
   let peak = before
   let isOver = false
   const write = async (): Promise<void> => {
+    const { ask, end } = caller()
     while (!isOver) {
       const began = performance.now()
-      await call('POST', '/collections/notes', admin, { title: 'a note of the benchmark' })
+      const { status } = await ask(server.port, asked)
+      if (status !== 201) throw new Error(`a write answered ${status}`)
       all.push({ atMs: began - start, ms: performance.now() - began })
       await sleep(PAUSE_MS)
     }
+    end()
   }
   const watch = setInterval(() => {
     peak = Math.max(peak, server.residentBytes())
