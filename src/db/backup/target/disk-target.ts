@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { createReadStream, type Stats } from 'node:fs'
-import { chmod, type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises'
+import { constants, createReadStream, type Stats } from 'node:fs'
+import { chmod, type FileHandle, lstat, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { sleep } from '../../../core/clock.ts'
 import { dropMemory } from '../../../core/drop-memory.ts'
 import {
   type BackupTarget,
@@ -14,6 +15,8 @@ import {
 
 /** Written this far ahead of the disk: a commit of the database on the same one waits for what is being synced. */
 const SYNC_EVERY = 2 ** 20
+const REMOVE_STEP = 2 ** 23
+const REMOVE_PAUSE_MS = 10
 /** A draft untouched for so long belongs to a process that was killed. */
 const ABANDONED_MS = 3_600_000
 
@@ -29,8 +32,7 @@ export class DiskTarget implements BackupTarget {
 
   async put(name: string, source: AsyncIterable<Buffer>, { signal }: PutOptions = {}): Promise<number> {
     const file = this.#path(name)
-    const draft = join(this.#root, 'tmp', randomBytes(8).toString('hex'))
-    await this.#folder(dirname(draft))
+    const draft = await this.#draft()
     await this.#folder(dirname(file))
     const handle = await open(draft, 'wx', 0o600)
     let bytes = 0
@@ -77,7 +79,8 @@ export class DiskTarget implements BackupTarget {
 
   async remove(name: string): Promise<void> {
     const file = this.#path(name)
-    await unlink(file).catch(ignoreMissing)
+    const draft = await this.#draft()
+    await rename(file, draft).then(() => removeInSteps(draft), ignoreMissing)
     // Folders of a backup go with their last file.
     if (dirname(file) !== this.#root) await rmdir(dirname(file)).catch(() => {})
   }
@@ -122,6 +125,12 @@ export class DiskTarget implements BackupTarget {
     }
   }
 
+  async #draft(): Promise<string> {
+    const folder = join(this.#root, 'tmp')
+    await this.#folder(folder)
+    return join(folder, randomBytes(8).toString('hex'))
+  }
+
   #path(name: string): string {
     return join(this.#root, requireName(name))
   }
@@ -140,6 +149,27 @@ async function writeWhole(handle: FileHandle, bytes: Buffer): Promise<void> {
     const { bytesWritten } = await handle.write(bytes, at, bytes.length - at)
     at += bytesWritten
   }
+}
+
+/**
+ * A gigabyte that is given back at once keeps the disk busy for so long that commits of a database on it wait. A link is removed as
+ * it is, and so is a file that has another name elsewhere.
+ */
+async function removeInSteps(file: string): Promise<void> {
+  const found = await lstat(file)
+  if (found.isFile() && found.nlink === 1 && found.size > REMOVE_STEP) {
+    const handle = await open(file, constants.O_RDWR | constants.O_NOFOLLOW)
+    try {
+      for (let size = found.size - REMOVE_STEP; size > 0; size -= REMOVE_STEP) {
+        await handle.truncate(size)
+        await handle.sync()
+        await sleep(REMOVE_PAUSE_MS)
+      }
+    } finally {
+      await handle.close()
+    }
+  }
+  await unlink(file)
 }
 
 export async function syncFolder(folder: string): Promise<void> {
