@@ -1,6 +1,6 @@
 import { asClient, asCurl, doneCalls } from '../api/calls.ts'
 import { Dialog } from '../parts/dialog.tsx'
-import { clock } from '../parts/format.ts'
+import { clock, visible } from '../parts/format.ts'
 import { createStore } from '../parts/store.ts'
 import { Snippets } from '../parts/ui.tsx'
 
@@ -24,7 +24,7 @@ function DoneDialog() {
       {calls.map((call) => (
         <section key={call.id} className="panel">
           <h3 className="isolate">
-            <span className="muted">{clock(call.at)}</span> {call.method} {call.path}
+            <span className="muted">{clock(call.at)}</span> {call.method} {visible(call.path)}
           </h3>
           <Snippets
             label={`Call ${call.id}`}

@@ -4,6 +4,7 @@ import { get, signOut } from '../api/client.ts'
 import { useSchema } from '../api/schema.ts'
 import { session } from '../api/session.ts'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
+import { visible } from '../parts/format.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
 import { openDoneCalls } from './done-calls.tsx'
@@ -131,7 +132,7 @@ function PaletteDialog() {
             onKeyDown={() => undefined}
           >
             <Icon name={entry.icon} />
-            <span className="name isolate">{entry.name}</span>
+            <span className="name isolate">{visible(entry.name)}</span>
             <span className="kind">{entry.kind}</span>
           </li>
         ))}

@@ -1,5 +1,6 @@
 import { useState } from 'react'
 import { endViewAs, startViewAs, viewAs } from '../api/view-as.ts'
+import { visible } from '../parts/format.ts'
 import { Icon } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
 import { failed } from '../parts/toast.tsx'
@@ -21,7 +22,7 @@ export function ViewAsBanner() {
     <div className="banner-line as" role="status">
       <Icon name="eye" />
       <span>
-        Seen as <strong className="isolate">{as.label}</strong>
+        Seen as <strong className="isolate">{visible(as.label)}</strong>
         {as.write ? ', who may write' : ', read only'}
         {hidden && `: ${hidden}`}
       </span>

@@ -1,4 +1,5 @@
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
+import { visible } from './format.ts'
 import { createStore } from './store.ts'
 import { Button, ErrorLine, Field } from './ui.tsx'
 
@@ -27,7 +28,7 @@ export function Dialog({ title, onClose, children, foot, look = '', onSubmit }: 
     <>
       <div className="dialog-head">
         <h2 id={id} className="isolate">
-          {title}
+          {visible(title)}
         </h2>
         <Button look="quiet small" icon="x" aria-label="Close" onClick={onClose} />
       </div>

@@ -58,3 +58,10 @@ export function text(value: unknown): string {
   if (value === null || value === undefined) return ''
   return typeof value === 'object' ? (sourceOf(value) ?? exactJson(value)) : String(value)
 }
+
+// Isolates and overrides of directions (UAX #9), and their marks.
+const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
+
+/** What turns the direction of a text around, made visible: `\u202egpj.exe` must not look like `exe.jpg`. */
+export const visible = (text: string | null | undefined): string =>
+  text?.replace(DIRECTIONS, (sign) => `‹${sign.charCodeAt(0).toString(16).padStart(4, '0')}›`) ?? ''

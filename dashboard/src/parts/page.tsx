@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect } from 'react'
+import { visible } from './format.ts'
 
 type PageProps = {
   title: string
@@ -19,7 +20,7 @@ export function Page({ title, crumb, note, actions, badge, children, look = 'nar
     <div className={`page ${look}`}>
       <header className="page-head">
         {crumb}
-        <h1 className="isolate">{title}</h1>
+        <h1 className="isolate">{visible(title)}</h1>
         {badge}
         {actions && <div className="page-actions">{actions}</div>}
         {note && <p className="page-note">{note}</p>}

@@ -1,6 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query'
 import { type ButtonHTMLAttributes, type ReactNode, useId, useState } from 'react'
 import { ApiError, sentence } from '../api/client.ts'
+import { visible } from './format.ts'
 import { Icon, type IconName } from './icon.tsx'
 import { Meaning } from './meaning.tsx'
 import { toast } from './toast.tsx'
@@ -145,7 +146,7 @@ export function Snippet({ text, label, wrap = false }: { text: string; label: st
   return (
     <div className="snippet">
       <pre className={wrap ? 'wrap' : ''} tabIndex={0} aria-label={label} role="region">
-        {text}
+        {visible(text)}
       </pre>
       <Button look="quiet small" icon="copy" aria-label={`Copy ${label}`} title="Copy" onClick={() => copyText(text)} />
     </div>

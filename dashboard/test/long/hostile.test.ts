@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../../test/kit/browser.ts'
 import { openDashboard, startDashboard } from '../kit/dashboard.ts'
+import { PAGES, tooWide } from '../kit/pages.ts'
 
 /** Would run, load, reorder or break something if it were anything but text. */
 const SCRIPT = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
@@ -62,6 +63,56 @@ test('names and values of all kinds are shown as text, and nothing of them runs 
   await page.getByRole('link', { name: 'constructor' }).waitFor()
   assert.notEqual(await page.title(), 'owned')
   assert.deepEqual(troubles, [])
+})
+
+test('no name of a table, file, policy, key, user or line of the log turns its direction around, on any page', {
+  skip,
+}, async () => {
+  const name = `${BIDI} ${SCRIPT}`.slice(0, 60)
+  const other = await startDashboard({ config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true } })
+  const ana = await other.signUp('ana@example.com')
+  await other.sql(`create table orders (id int primary key, ${quoted(name)} text default ${text(BIDI)});
+    create table ${quoted(name)} (id text primary key); comment on table ${quoted(name)} is ${text(BIDI)};
+    comment on column orders.${quoted(name)} is ${text(BIDI)};
+    create table notes (id int primary key, title text); alter table notes enable row level security;
+    create policy ${quoted(name)} on notes using (title <> ${text(BIDI.repeat(5))}); select svc.watch('public.orders');
+    insert into orders values (1, ${text(BIDI)}); insert into ${quoted(name)} values (${text(BIDI)})`)
+  const made = async (call: `POST /${string}`, json: object): Promise<void> => {
+    const { status, text: answer } = await other.call(call, { as: 'admin', json })
+    assert.equal(status, 201, `${call}: ${answer}`)
+  }
+  await made('POST /api/admin/api-keys', { userId: ana.user.id, name: BIDI, scope: '*' })
+  await made('POST /api/admin/apps', { name: BIDI, ownerUserId: ana.user.id })
+  await made('POST /api/admin/users', { email: 'bo@example.com', metadata: { html: BIDI } })
+  const file = new FormData()
+  file.append('file', new Blob(['<b>x</b>'], { type: 'text/html' }), `${BIDI}.html`)
+  const sent = await fetch(`${other.url}/api/storage/photos`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${ana.token}`, 'user-agent': encodeURIComponent(BIDI) },
+    body: file,
+  })
+  assert.equal(sent.status, 201, await sent.text())
+
+  const { page, go, walk, troubles } = await openDashboard(other)
+  const turned: string[] = []
+  await go('/')
+  const paths: string[] = PAGES.map(([path]) => path)
+  const more = [`/users/${ana.user.id}`, '/keys?tab=apps', `/tables/${encodeURIComponent(name)}?tab=structure`]
+  for (const path of [...paths, ...more, '/tables/orders?row=1', '/policies?tab=snapshot']) {
+    await walk(path)
+    await page.getByRole('heading', { level: 1 }).waitFor()
+    await page.locator('.loading').first().waitFor({ state: 'detached' })
+    const lines = (await page.locator('body').innerText()).split('\n')
+    turned.push(...lines.filter((line) => /[\u202a-\u202e\u2066-\u2069]/.test(line)).map((line) => `${path}: ${line}`))
+    await page.setViewportSize({ width: 390, height: 844 })
+    const wide = await tooWide(page)
+    if (wide > 1) turned.push(`${path} is ${wide} px too wide`)
+    await page.setViewportSize({ width: 1440, height: 900 })
+  }
+  assert.deepEqual([turned, troubles], [[], []])
+  await walk('/storage')
+  await page.getByRole('link', { name: 'photos' }).click()
+  await page.getByText('‹202e›gpj.exe').first().waitFor()
 })
 
 test('an odd table can be edited: the row that was meant changes', { skip }, async () => {

@@ -5,8 +5,18 @@ const BUCKET = sql`json_strip_nulls(json_build_object('id', s.id, 'name', s.name
   'inline', s.inline, 'quota_bytes', s.quota_bytes, 'max_size', s.max_size, 'allowed_types', s.allowed_types,
   'sizes', s.sizes, 'createdAt', ${rfc3339(sql`s.created_at`)}, 'updatedAt', ${rfc3339(sql`s.updated_at`)}))`
 
-export const allBuckets: Sql = sql`
-  select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`
+/** A step of the index for each bucket, however many files it has. */
+const BUCKETS_WITH_FILES = sql`with recursive used(name) as (
+  (select o.bucket from svc.objects o order by o.bucket limit 1)
+  union all
+  select (select o.bucket from svc.objects o where o.bucket > used.name order by o.bucket limit 1) from used
+    where used.name is not null)`
+
+export const allBuckets: Sql = sql`${BUCKETS_WITH_FILES} select json_build_object(
+  'items', (select coalesce(json_agg(${BUCKET} order by s.name), '[]') from svc.storage_buckets s),
+  'without_settings', (select coalesce(json_agg(name order by name), '[]') from (select name from used
+    where name is not null and name not like '\\_svc%'
+      and not exists (select from svc.storage_buckets s where s.name = used.name) limit 1000) plain))::text`
 
 export const oneBucket = (name: string): Sql =>
   sql`select ${BUCKET}::text from svc.storage_buckets s where s.name = ${name}`

@@ -78,10 +78,10 @@ export function bucketRoutes(deps: {
   const admin = { auth: 'admin', requires } as const
   return [
     route('GET /api/admin/storage/buckets', {
-      summary: 'Buckets with settings of their own',
+      summary: 'Buckets with settings of their own, and names of others that hold files',
       leastRole: 'viewer',
       ...admin,
-      answers: { 200: t.object({ items: t.array(bucket) }) },
+      answers: { 200: t.object({ items: t.array(bucket), without_settings: t.array(t.string()) }) },
       handle: async () => jsonText(200, (await db.fly(SYSTEM, allBuckets)) ?? ''),
     }),
     route('POST /api/admin/storage/buckets', {

@@ -88,3 +88,14 @@ test('a prefix comes as a zip, of what the caller may read', async () => {
   const empty = await fetch(`${api.url}/api/storage/ruled?format=zip`)
   assert.equal((await empty.arrayBuffer()).byteLength, 22)
 })
+
+test('buckets that hold files without settings of their own are listed by name, those of the server are not', async () => {
+  const { body } = await api.call('GET /api/admin/storage/buckets', { as: 'admin' })
+  assert.deepEqual(
+    body.items.map(({ name }: { name: string }) => name),
+    ['ruled', 'vault'],
+  )
+  assert.deepEqual(body.without_settings, ['open'])
+  await api.sql(`update svc.objects set bucket = '_svc_sites' where bucket = 'open' and name = 'z.txt'`)
+  assert.deepEqual((await api.call('GET /api/admin/storage/buckets', { as: 'admin' })).body.without_settings, ['open'])
+})

@@ -4,6 +4,7 @@ import { session } from '../../api/session.ts'
 import { Find } from '../../app/find.tsx'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { ViewAsButton } from '../../app/view-as-banner.tsx'
+import { visible } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Empty, Loaded } from '../../parts/ui.tsx'
 import { Errors } from './errors.tsx'
@@ -74,7 +75,7 @@ function Reference({ document }: { document: Document }) {
         <section className="card" key={idOf(current)}>
           <h2>
             <span className={`method ${current.method}`}>{current.method}</span>{' '}
-            <span className="mono isolate">{current.path}</span>
+            <span className="mono isolate">{visible(current.path)}</span>
           </h2>
           <p>{current.operation.summary}</p>
           {current.operation.description && <p className="muted">{current.operation.description}</p>}

@@ -3,7 +3,7 @@ import { useApi } from '../../api/hooks.ts'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { OffsetNav } from '../../app/paged.tsx'
 import { prettyJson } from '../../parts/exact.ts'
-import { moment, text } from '../../parts/format.ts'
+import { moment, text, visible } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, Field, Loaded, Snippet } from '../../parts/ui.tsx'
 
@@ -167,11 +167,11 @@ export default function AuditPage() {
 function Who({ entry }: { entry: Entry }) {
   return (
     <>
-      {entry.impersonated_by && <div>{entry.impersonated_by} as</div>}
+      {entry.impersonated_by && <div>{visible(entry.impersonated_by)} as</div>}
       {entry.user_id ? (
         <Link to={`/users/${encodeURIComponent(entry.user_id)}`}>{`${entry.actor} ${entry.user_id.slice(0, 8)}…`}</Link>
       ) : (
-        (entry.admin ?? entry.actor)
+        visible(entry.admin ?? entry.actor)
       )}
     </>
   )
@@ -180,13 +180,13 @@ function Who({ entry }: { entry: Entry }) {
 function On({ entry }: { entry: Entry }) {
   if (!entry.table_name) {
     const query = (entry.new_values as { query?: unknown } | undefined)?.query
-    return typeof query === 'string' ? <code>{query.trim().slice(0, 120)}</code> : text(entry.target)
+    return typeof query === 'string' ? <code>{visible(query.trim().slice(0, 120))}</code> : visible(text(entry.target))
   }
   const name = entry.table_name.replace(/^public\./, '')
   const row = rowOf(entry.record_id)
   return (
     <Link to={tablePath(name)} search={row ? { row, panel: 'history' } : { tab: 'history' }}>
-      {name} {row}
+      {visible(name)} {visible(row)}
     </Link>
   )
 }

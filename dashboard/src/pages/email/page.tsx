@@ -3,6 +3,7 @@ import { patch, post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
+import { visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { failed, toast } from '../../parts/toast.tsx'
@@ -47,7 +48,7 @@ export default function EmailPage() {
                   </button>
                 ),
               ],
-              ['Subject', ({ subjectTemplate }) => <span className="isolate">{subjectTemplate}</span>],
+              ['Subject', ({ subjectTemplate }) => <span className="isolate">{visible(subjectTemplate)}</span>],
               [
                 'Source',
                 ({ source, enabled }) =>
@@ -209,7 +210,7 @@ function TemplateForm({ path, template, onClose }: { path: string; template: Tem
         <>
           <dl className="facts">
             <dt>Subject</dt>
-            <dd className="isolate">{rendered.subject}</dd>
+            <dd className="isolate">{visible(rendered.subject)}</dd>
           </dl>
           {rendered.text !== undefined && <Snippet label="Text" text={rendered.text} wrap />}
           {rendered.html !== undefined && <Snippet label="Source" text={rendered.html} wrap />}

@@ -4,7 +4,7 @@ import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { OffsetNav } from '../../app/paged.tsx'
 import { Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago, count, moment, text } from '../../parts/format.ts'
+import { ago, count, moment, text, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -162,7 +162,7 @@ function Jobs() {
                   ['State', ({ state: now }) => <Badge look={LOOKS[now]}>{now}</Badge>],
                   ['Attempts', ({ attempts, maxAttempts }) => `${attempts} of ${maxAttempts}`, 'num'],
                   ['Made', ({ createdAt }) => ago(createdAt), 'nowrap'],
-                  ['Error', ({ lastError }) => <span className="code-del isolate">{lastError}</span>],
+                  ['Error', ({ lastError }) => <span className="code-del isolate">{visible(lastError)}</span>],
                   [
                     '',
                     (job) => (

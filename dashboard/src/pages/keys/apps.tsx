@@ -3,7 +3,7 @@ import { post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
-import { ago } from '../../parts/format.ts'
+import { ago, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -44,9 +44,9 @@ export function Apps() {
                 [
                   'Name',
                   ({ name, description }) => [
-                    <strong key="n">{name}</strong>,
+                    <strong key="n">{visible(name)}</strong>,
                     <div key="d" className="muted">
-                      {description}
+                      {visible(description)}
                     </div>,
                   ],
                 ],

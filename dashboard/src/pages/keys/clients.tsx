@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { confirm, FormDialog, type FormField, type Values } from '../../parts/dialog.tsx'
+import { visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -53,7 +54,7 @@ export function Clients({ onSecret }: { onSecret(secret: string): void }) {
                   'Name',
                   ({ name, clientId }) => [
                     <strong key="n" className="isolate">
-                      {name}
+                      {visible(name)}
                     </strong>,
                     <div key="i">
                       <code className="muted">{clientId}</code>
@@ -61,11 +62,16 @@ export function Clients({ onSecret }: { onSecret(secret: string): void }) {
                   ],
                 ],
                 ['Kind', ({ clientType }) => clientType ?? '–'],
-                ['Returns to', ({ redirectUris }) => <span className="isolate">{redirectUris.join(', ')}</span>],
+                [
+                  'Returns to',
+                  ({ redirectUris }) => <span className="isolate">{visible(redirectUris.join(', '))}</span>,
+                ],
                 [
                   'After a logout',
                   ({ postLogoutRedirectUris: after, backchannelLogoutUri: told }) => (
-                    <span className="isolate">{[...after, ...(told ? [`tells ${told}`] : [])].join(', ') || '–'}</span>
+                    <span className="isolate">
+                      {visible([...after, ...(told ? [`tells ${told}`] : [])].join(', ')) || '–'}
+                    </span>
                   ),
                 ],
                 ['Scopes', ({ scopes }) => scopes.join(', ')],

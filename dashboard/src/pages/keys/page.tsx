@@ -4,7 +4,7 @@ import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago } from '../../parts/format.ts'
+import { ago, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, Loaded, Note, Snippet, TabPanel, Tabs } from '../../parts/ui.tsx'
@@ -94,7 +94,7 @@ function Keys() {
             items={items}
             keyOf={({ id }) => id}
             cells={[
-              ['Name', ({ name }) => <strong className="isolate">{name}</strong>],
+              ['Name', ({ name }) => <strong className="isolate">{visible(name)}</strong>],
               ['Key', ({ keyPrefix }) => <code>{keyPrefix}…</code>],
               ['Acts as', ({ userId }) => <Link to={`/users/${userId}`}>{userId.slice(0, 8)}…</Link>],
               ['Scope', ({ scope }) => <Badge>{scope === '*' ? 'everything' : scope}</Badge>],

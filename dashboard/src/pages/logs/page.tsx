@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'react'
 import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
-import { clock, text } from '../../parts/format.ts'
+import { clock, text, visible } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { useSettled } from '../../parts/settled.ts'
 import { Button, Check, Empty, ErrorLine, Field, Loading } from '../../parts/ui.tsx'
@@ -61,7 +61,7 @@ export default function LogsPage() {
                 <span className="muted">{clock(entry.time)}</span>
                 <span className={entry.level}>{entry.level}</span>
                 <span>
-                  {entry.message} <span className="attrs isolate">{attrsOf(entry.attrs)}</span>
+                  {visible(entry.message)} <span className="attrs isolate">{visible(attrsOf(entry.attrs))}</span>
                 </span>
               </li>
             ))}

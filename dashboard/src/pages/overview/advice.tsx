@@ -1,6 +1,6 @@
 import { useApi } from '../../api/hooks.ts'
 import { useGo } from '../../app/navigate.tsx'
-import { count } from '../../parts/format.ts'
+import { count, visible } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { Badge, Button } from '../../parts/ui.tsx'
 import { openTab } from '../sql/tabs.ts'
@@ -28,7 +28,7 @@ export function Advice() {
           <li key={`${table} ${what}`} className="note">
             <Icon name="table" />
             <div className="grow">
-              {table !== '' && <strong className="isolate">{table}: </strong>}
+              {table !== '' && <strong className="isolate">{visible(table)}: </strong>}
               {what}
               {gain && ` (cost ${count(Math.round(gain.before))} → ${count(Math.round(gain.after))})`}
             </div>

@@ -5,7 +5,7 @@ import { Link, useGo } from '../../app/navigate.tsx'
 import type { Search } from '../../app/routes.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
 import { confirm } from '../../parts/dialog.tsx'
-import { ago, bytes, count, duration } from '../../parts/format.ts'
+import { ago, bytes, count, duration, visible } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -93,7 +93,7 @@ export default function OverviewPage() {
             {[...schema.tables.keys()].slice(0, 40).map((name) => (
               <li key={name}>
                 <Link to={`/tables/${encodeURIComponent(name)}`} className="button small">
-                  <Icon name="table" size={14} /> <span className="isolate">{name}</span>
+                  <Icon name="table" size={14} /> <span className="isolate">{visible(name)}</span>
                 </Link>
               </li>
             ))}
@@ -169,7 +169,7 @@ function Warnings() {
           return (
             <li key={warning} className="note warn">
               <Icon name="warn" />
-              <div className="grow">{warning}</div>
+              <div className="grow">{visible(warning)}</div>
               {remedy && (
                 <Button
                   look="small"

@@ -4,7 +4,7 @@ import { useFigures } from '../../api/figures.ts'
 import { useAction } from '../../api/hooks.ts'
 import { type Table, useSchema } from '../../api/schema.ts'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
-import { moment } from '../../parts/format.ts'
+import { moment, visible } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { kept } from '../../parts/store.ts'
 import { Badge, Button, Empty, ErrorLine, Field, Loading, TabPanel, Tabs } from '../../parts/ui.tsx'
@@ -108,7 +108,7 @@ function Matrix() {
               <tr key={name}>
                 <td>
                   <Link to={tablePath(name)} search={{ tab: 'policies' }}>
-                    <span className="isolate">{name}</span>
+                    <span className="isolate">{visible(name)}</span>
                   </Link>
                 </td>
                 {ACTIONS.flatMap((action) =>

@@ -4,7 +4,7 @@ import { type Policy, schemaChanged, type Table } from '../../api/schema.ts'
 import { sql } from '../../api/sql.ts'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
-import { plural } from '../../parts/format.ts'
+import { plural, visible } from '../../parts/format.ts'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, ErrorLine, Field, Note, Snippet } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
@@ -225,7 +225,7 @@ function Effects({ compared, nameOf }: { compared: Compared; nameOf(id: string):
         const changed = effects.filter(({ gained, lost, error }) => gained + lost > 0 || error)
         return (
           <div key={user ?? ''}>
-            <strong className="isolate">{user === null ? 'a visitor' : nameOf(user)}</strong>{' '}
+            <strong className="isolate">{visible(user === null ? 'a visitor' : nameOf(user))}</strong>{' '}
             {changed.length === 0 && <span className="muted">may do the same as before</span>}
             {changed.map(({ operation, gains, loses, gained, lost, error }) => (
               <div key={operation}>

@@ -5,7 +5,7 @@ import { Link, useAddress } from '../../app/navigate.tsx'
 import { OffsetNav } from '../../app/paged.tsx'
 import { UserBox } from '../../app/view-as-dialog.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
-import { ago } from '../../parts/format.ts'
+import { ago, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -112,10 +112,10 @@ function Deliveries() {
                   'Title',
                   ({ title, body }) => [
                     <strong key="t" className="isolate">
-                      {title}
+                      {visible(title)}
                     </strong>,
                     <div key="b" className="muted isolate">
-                      {body}
+                      {visible(body)}
                     </div>,
                   ],
                 ],
@@ -170,7 +170,9 @@ function Devices() {
               cells={[
                 [
                   'Device',
-                  ({ device_name, platform }) => <strong className="isolate">{device_name ?? platform}</strong>,
+                  ({ device_name, platform }) => (
+                    <strong className="isolate">{visible(device_name ?? platform)}</strong>
+                  ),
                 ],
                 ['Of', ({ user_id }) => <Link to={`/users/${user_id}`}>{user_id.slice(0, 8)}…</Link>],
                 ['By', ({ provider }) => provider],

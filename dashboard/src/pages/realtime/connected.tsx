@@ -1,5 +1,5 @@
 import { Link } from '../../app/navigate.tsx'
-import { ago, count, moment, plural } from '../../parts/format.ts'
+import { ago, count, moment, plural, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Badge, Empty } from '../../parts/ui.tsx'
 
@@ -65,7 +65,7 @@ export function ConnectedTab({ connections, channels, count: all }: Connected) {
                 'Channel',
                 ({ channel }) => (
                   <Link to="/realtime" search={{ tab: 'channels', channel }}>
-                    <span className="isolate">{channel}</span>
+                    <span className="isolate">{visible(channel)}</span>
                   </Link>
                 ),
               ],
@@ -86,12 +86,12 @@ function Caller({ caller, user_id, email, key_id, impersonated_by }: Connection)
       <Badge look={caller === 'admin' ? 'info' : ''}>{CALLERS[caller]}</Badge>
       {user_id ? (
         <Link to={`/users/${user_id}`}>
-          <span className="isolate">{name}</span>
+          <span className="isolate">{visible(name)}</span>
         </Link>
       ) : (
-        <span className="isolate">{name}</span>
+        <span className="isolate">{visible(name)}</span>
       )}
-      {impersonated_by && <span className="muted isolate">{`by ${impersonated_by}`}</span>}
+      {impersonated_by && <span className="muted isolate">{visible(`by ${impersonated_by}`)}</span>}
     </span>
   )
 }
@@ -103,12 +103,12 @@ function Members({ members, count: all }: Connected['channels'][number]) {
         <li key={`${user_id} ${index}`}>
           {user_id ? (
             <Link to={`/users/${user_id}`}>
-              <span className="isolate">{email ?? user_id}</span>
+              <span className="isolate">{visible(email ?? user_id)}</span>
             </Link>
           ) : (
             'administrator'
           )}{' '}
-          {state !== 'null' && state !== '{}' && <code className="muted isolate">{state}</code>}
+          {state !== 'null' && state !== '{}' && <code className="muted isolate">{visible(state)}</code>}
         </li>
       ))}
       {all > members.length && <li className="muted">{`and ${count(all - members.length)} more`}</li>}

@@ -4,7 +4,7 @@ import { post, realtime, remove, svc } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
 import { Link, useAddress } from '../../app/navigate.tsx'
-import { clock, count, text } from '../../parts/format.ts'
+import { clock, count, text, visible } from '../../parts/format.ts'
 import { oneLine } from '../../parts/grid/value.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, Field, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
@@ -95,7 +95,7 @@ function Tables() {
                 setWatched(watched.includes(name) ? watched.filter((other) => other !== name) : [...watched, name])
               }
             >
-              <span className="isolate">{name}</span>
+              <span className="isolate">{visible(name)}</span>
             </Button>
           ))}
         </div>
@@ -117,7 +117,7 @@ function Tables() {
             <span className="muted">{clock(at)}</span>
             <Badge look={LOOKS[action] ?? ''}>{action}</Badge>
             <span className="isolate">
-              {table} <span className="attrs">{oneLine(record)}</span>
+              {visible(table)} <span className="attrs">{oneLine(record)}</span>
             </span>
           </li>
         ))}
@@ -194,7 +194,7 @@ function Channels({ first }: { first: string }) {
               {members.length === 0 && <li className="muted">Nobody else.</li>}
               {members.map(({ from, state }, index) => (
                 <li key={`${from} ${index}`} className="row">
-                  <span className="grow isolate">{from ?? 'administrator'}</span>
+                  <span className="grow isolate">{visible(from ?? 'administrator')}</span>
                   <code className="muted">{text(state)}</code>
                   {from && (
                     <Button look="small danger" onClick={() => putOut.run({ user: from })}>
@@ -231,7 +231,7 @@ function Channels({ first }: { first: string }) {
           <li key={id}>
             <span className="muted">{clock(at)}</span>
             <span />
-            <span className="isolate">{line}</span>
+            <span className="isolate">{visible(line)}</span>
           </li>
         ))}
       </ol>

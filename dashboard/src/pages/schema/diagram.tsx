@@ -15,6 +15,7 @@ import { useEffect, useMemo, useRef, useState } from 'react'
 import { type Schema, type Table, tableName } from '../../api/schema.ts'
 import { Link, tablePath } from '../../app/navigate.tsx'
 import { theme } from '../../app/theme.ts'
+import { visible } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { startWorker } from '../../parts/trusted.ts'
 import { Button } from '../../parts/ui.tsx'
@@ -38,13 +39,13 @@ function EntityNode({ data: { table, name, found } }: NodeProps<Entity>) {
       <Handle type="target" position={Position.Left} />
       <header>
         <Link to={tablePath(name)}>
-          <span className="isolate">{name}</span>
+          <span className="isolate">{visible(name)}</span>
         </Link>
       </header>
       <ul>
         {table.columns.slice(0, MOST).map((column) => (
           <li key={column.name}>
-            <span className="isolate">{column.name}</span>
+            <span className="isolate">{visible(column.name)}</span>
             {column.isPrimaryKey && <Icon name="key" size={11} />}
             <span className="type">{shortType(column.type)}</span>
           </li>

@@ -2,7 +2,7 @@ export type Box = { width: number; height: number }
 export type Line = { from: number; to: number }
 export type Place = { x: number; y: number }
 
-const GAP = 40
+export const GAP = 40
 
 /** Beside those they refer to, as far as a list allows. */
 function nearOrder(count: number, lines: readonly Line[]): number[] {

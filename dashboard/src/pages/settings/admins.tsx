@@ -2,7 +2,7 @@ import { useState } from 'react'
 import { post, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago } from '../../parts/format.ts'
+import { ago, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Field, Loaded, Snippet } from '../../parts/ui.tsx'
@@ -54,10 +54,10 @@ export function Admins() {
                   'Name',
                   ({ name, email }) => [
                     <strong key="n" className="isolate">
-                      {name || email}
+                      {visible(name || email)}
                     </strong>,
                     <div key="e" className="muted isolate">
-                      {email}
+                      {visible(email)}
                     </div>,
                   ],
                 ],

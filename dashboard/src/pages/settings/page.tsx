@@ -4,7 +4,7 @@ import { useAction, useApi } from '../../api/hooks.ts'
 import { Find } from '../../app/find.tsx'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm } from '../../parts/dialog.tsx'
-import { bytes, duration, text } from '../../parts/format.ts'
+import { bytes, duration, text, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Check, Empty, Loaded } from '../../parts/ui.tsx'
@@ -79,7 +79,8 @@ function Version() {
             <dd>{database?.version ?? '–'}</dd>
             <dt>Database</dt>
             <dd>
-              <span className="isolate">{database?.name ?? '–'}</span> {database && `(${bytes(database.size)})`}
+              <span className="isolate">{visible(database?.name ?? '–')}</span>{' '}
+              {database && `(${bytes(database.size)})`}
             </dd>
           </dl>
         )}
@@ -203,5 +204,5 @@ function Configuration({ find }: { find: string }) {
 function SettingValue({ setting: { value, is_set: isSet } }: { setting: Setting }) {
   if (value === undefined) return <span className="muted">{isSet ? 'set' : 'not set'}</span>
   if (value === '') return <span className="muted">empty</span>
-  return <code className="isolate">{text(value)}</code>
+  return <code className="isolate">{visible(text(value))}</code>
 }

@@ -3,7 +3,7 @@ import { post, put, remove, send } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago, bytes, count, plural } from '../../parts/format.ts'
+import { ago, bytes, count, plural, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -57,7 +57,7 @@ export default function SitesPage() {
                   'Name',
                   (site) => (
                     <button type="button" className="field-value" onClick={() => go({ site: site.id })}>
-                      <strong className="isolate">{site.name}</strong>
+                      <strong className="isolate">{visible(site.name)}</strong>
                     </button>
                   ),
                 ],

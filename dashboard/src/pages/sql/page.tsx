@@ -6,7 +6,7 @@ import { useAddress } from '../../app/navigate.tsx'
 import { ViewAsButton } from '../../app/view-as-banner.tsx'
 import { confirm } from '../../parts/dialog.tsx'
 import { Editor } from '../../parts/editor/editor.tsx'
-import { duration, plural } from '../../parts/format.ts'
+import { duration, plural, visible } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
@@ -180,9 +180,9 @@ function Outcomes({ outcome }: { outcome: Outcome }) {
     <>
       {outcome.saved && (
         <p className="muted">
-          Ran as the saved query <strong className="isolate">{outcome.saved.name}</strong> of{' '}
-          <span className="isolate">{outcome.saved.author}</span>, run by{' '}
-          <span className="isolate">{outcome.saved.runner}</span>, with the role {outcome.saved.role}.
+          Ran as the saved query <strong className="isolate">{visible(outcome.saved.name)}</strong> of{' '}
+          <span className="isolate">{visible(outcome.saved.author)}</span>, run by{' '}
+          <span className="isolate">{visible(outcome.saved.runner)}</span>, with the role {outcome.saved.role}.
         </p>
       )}
       {outcome.changes && (

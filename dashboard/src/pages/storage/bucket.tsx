@@ -5,7 +5,7 @@ import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { session } from '../../api/session.ts'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago, bytes, moment, plural } from '../../parts/format.ts'
+import { ago, bytes, moment, plural, visible } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -162,11 +162,11 @@ export default function BucketPage() {
                       'Name',
                       ({ name }) => (
                         <button type="button" className="field-value" onClick={() => go({ file: name })}>
-                          <strong className="isolate">{name.slice(folder.length)}</strong>
+                          <strong className="isolate">{visible(name.slice(folder.length))}</strong>
                         </button>
                       ),
                     ],
-                    ['Type', ({ contentType }) => <span className="isolate">{contentType}</span>],
+                    ['Type', ({ contentType }) => <span className="isolate">{visible(contentType)}</span>],
                     ['Size', ({ size }) => bytes(size), 'num'],
                     ['Changed', ({ updatedAt }) => <span title={moment(updatedAt)}>{ago(updatedAt)}</span>, 'nowrap'],
                     [
@@ -257,7 +257,7 @@ function FileDialog({
       {file && (
         <dl className="facts">
           <dt>Type</dt>
-          <dd className="isolate">{file.contentType}</dd>
+          <dd className="isolate">{visible(file.contentType)}</dd>
           <dt>Size</dt>
           <dd>{bytes(file.size)}</dd>
           <dt>Owner</dt>

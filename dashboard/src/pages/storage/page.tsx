@@ -3,7 +3,7 @@ import { post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { Link } from '../../app/navigate.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
-import { bytes } from '../../parts/format.ts'
+import { bytes, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -11,6 +11,8 @@ import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Loaded } from '../../parts/ui.tsx'
 
 type Bucket = {
+  /** Missing where a bucket has no settings: files can be put into any. */
+  id?: string
   name: string
   access: 'public' | 'private' | 'policies'
   inline: boolean
@@ -27,7 +29,7 @@ const ACCESS = {
 }
 
 export default function StoragePage() {
-  const buckets = useApi<{ items: Bucket[] }>(PATH)
+  const buckets = useApi<{ items: Bucket[]; without_settings: string[] }>(PATH)
   const [edited, setEdited] = useState<Bucket | 'new' | null>(null)
   const drop = useAction((name: string) => remove(`${PATH}/${encodeURIComponent(name)}`, { force: true }), {
     done: 'The bucket is gone',
@@ -50,8 +52,10 @@ export default function StoragePage() {
   return (
     <Page title="Storage" actions={newBucket}>
       <Loaded of={buckets}>
-        {({ items }) =>
-          items.length === 0 ? (
+        {({ items: set, without_settings }) => {
+          const plain = without_settings.map((name): Bucket => ({ name, access: 'public', inline: false }))
+          const items = [...set, ...plain].sort((a, b) => (a.name < b.name ? -1 : 1))
+          return items.length === 0 ? (
             <Empty title="There is no bucket yet" icon="folder">
               <p>A bucket holds files, public or for known callers, with links that end by themselves.</p>
               {newBucket}
@@ -66,7 +70,7 @@ export default function StoragePage() {
                   'Name',
                   ({ name }) => (
                     <Link to={`/storage/${encodeURIComponent(name)}`}>
-                      <span className="isolate">{name}</span>
+                      <span className="isolate">{visible(name)}</span>
                     </Link>
                   ),
                 ],
@@ -86,7 +90,16 @@ export default function StoragePage() {
                       icon="more"
                       items={[
                         { label: 'Rights and limits', icon: 'edit', run: () => setEdited(bucket) },
-                        { label: 'Delete', icon: 'trash', danger: true, run: () => void deleteBucket(bucket.name) },
+                        ...(bucket.id === undefined
+                          ? []
+                          : [
+                              {
+                                label: 'Delete',
+                                icon: 'trash',
+                                danger: true,
+                                run: () => void deleteBucket(bucket.name),
+                              } as const,
+                            ]),
                       ]}
                     />
                   ),
@@ -95,7 +108,7 @@ export default function StoragePage() {
               ]}
             />
           )
-        }
+        }}
       </Loaded>
       {edited && <BucketForm bucket={edited === 'new' ? null : edited} onClose={() => setEdited(null)} />}
     </Page>
@@ -159,9 +172,12 @@ function BucketForm({ bucket, onClose }: { bucket: Bucket | null; onClose(): voi
           max_size: numberOf(size),
           allowed_types: allowed.length > 0 ? allowed : null,
         }
-        const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => bucket !== null || value !== null))
-        if (bucket) await put(`${PATH}/${encodeURIComponent(bucket.name)}`, { access, inline, ...set })
-        else await post(PATH, { name, access, inline, ...set })
+        const set = Object.fromEntries(
+          Object.entries(limits).filter(([, value]) => bucket?.id !== undefined || value !== null),
+        )
+        if (bucket?.id !== undefined)
+          await put(`${PATH}/${encodeURIComponent(bucket.name)}`, { access, inline, ...set })
+        else await post(PATH, { name: bucket?.name ?? name, access, inline, ...set })
         await changed(PATH)
         toast(bucket ? 'Saved' : 'The bucket is there')
       }}

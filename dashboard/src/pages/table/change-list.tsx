@@ -2,7 +2,7 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import { dataCore, post, send } from '../../api/client.ts'
 import { changed, useAction } from '../../api/hooks.ts'
 import { confirm } from '../../parts/dialog.tsx'
-import { ago, moment, text } from '../../parts/format.ts'
+import { ago, moment, text, visible } from '../../parts/format.ts'
 import { oneLine } from '../../parts/grid/value.tsx'
 import { Badge, Button, ErrorLine, Loading } from '../../parts/ui.tsx'
 
@@ -64,7 +64,7 @@ export function ChangeList({ path, query = {} }: { path: string; query?: Record<
             <div className="row">
               <Badge look={LOOKS[change.action]}>{change.action}</Badge>
               <span className="when" title={moment(change.at)}>
-                {ago(change.at)} by <span className="isolate">{actorOf(change.actor)}</span>
+                {ago(change.at)} by <span className="isolate">{visible(actorOf(change.actor))}</span>
                 {change.undoes ? ', an undo' : ''}
               </span>
               <span className="grow" />
@@ -94,7 +94,7 @@ export function ChangeList({ path, query = {} }: { path: string; query?: Record<
                 .slice(0, 30)
                 .map(([column, { old, new: next }]) => (
                   <li key={column} className="isolate">
-                    <strong>{column}</strong> {old !== undefined && <del>{shown(old)}</del>}{' '}
+                    <strong>{visible(column)}</strong> {old !== undefined && <del>{shown(old)}</del>}{' '}
                     {next !== undefined && <ins>{shown(next)}</ins>}
                   </li>
                 ))}

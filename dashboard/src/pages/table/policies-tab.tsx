@@ -4,6 +4,7 @@ import { useAction } from '../../api/hooks.ts'
 import { fullName, type Policy, schemaChanged, type Table } from '../../api/schema.ts'
 import { sql } from '../../api/sql.ts'
 import { confirm } from '../../parts/dialog.tsx'
+import { visible } from '../../parts/format.ts'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Badge, Button, Empty, Note } from '../../parts/ui.tsx'
 import { Workbench } from '../policies/workbench.tsx'
@@ -84,7 +85,7 @@ export function PoliciesTab({ name, table }: { name: string; table: Table }) {
       {policies.map((policy) => (
         <section className="card" key={policy.name}>
           <div className="card-head">
-            <h2 className="isolate">{policy.name}</h2>
+            <h2 className="isolate">{visible(policy.name)}</h2>
             <Badge look="info">{policy.command}</Badge>
             {!policy.permissive && <Badge look="warn">restrictive</Badge>}
             <span className="muted">to {policy.roles.length === 0 ? 'everybody' : policy.roles.join(', ')}</span>
@@ -110,12 +111,12 @@ export function PoliciesTab({ name, table }: { name: string; table: Table }) {
           </div>
           {policy.usingExpr && (
             <p>
-              <span className="muted">using</span> <code>{policy.usingExpr}</code>
+              <span className="muted">using</span> <code>{visible(policy.usingExpr)}</code>
             </p>
           )}
           {policy.withCheckExpr && (
             <p>
-              <span className="muted">with check</span> <code>{policy.withCheckExpr}</code>
+              <span className="muted">with check</span> <code>{visible(policy.withCheckExpr)}</code>
             </p>
           )}
         </section>

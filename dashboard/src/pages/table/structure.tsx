@@ -12,6 +12,7 @@ import {
 import { sql } from '../../api/sql.ts'
 import { Link, tablePath, useGo } from '../../app/navigate.tsx'
 import { FormDialog, type FormField, type Values } from '../../parts/dialog.tsx'
+import { visible } from '../../parts/format.ts'
 import { MenuButton } from '../../parts/menu.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Snippet } from '../../parts/ui.tsx'
@@ -217,15 +218,15 @@ export function Structure({ name, table }: { name: string; table: Table; path: s
             {table.columns.map((column) => (
               <tr key={column.name}>
                 <td>
-                  <strong className="isolate">{column.name}</strong>
-                  {column.comment && <div className="muted isolate">{column.comment}</div>}
+                  <strong className="isolate">{visible(column.name)}</strong>
+                  {column.comment && <div className="muted isolate">{visible(column.comment)}</div>}
                 </td>
                 <td>
                   <code>{column.type}</code>
                   {column.enumValues && <div className="muted">{column.enumValues.join(', ')}</div>}
                 </td>
                 <td>
-                  <code>{column.default}</code>
+                  <code>{visible(column.default)}</code>
                 </td>
                 <td>
                   {column.isPrimaryKey && <Badge look="info">key</Badge>} {!column.nullable && <Badge>required</Badge>}

@@ -3,7 +3,7 @@ import { type TableFigures, useFigures } from '../../api/figures.ts'
 import { type Table, useSchema } from '../../api/schema.ts'
 import { Find } from '../../app/find.tsx'
 import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
-import { bytes, count } from '../../parts/format.ts'
+import { bytes, count, visible } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Button, Empty, ErrorLine, Loading } from '../../parts/ui.tsx'
 import { NewTable } from './new-table.tsx'
@@ -98,12 +98,12 @@ function TableRow({ name, table, figures }: { name: string; table: Table; figure
     <tr>
       <td>
         <Link to={tablePath(name)}>
-          <span className="isolate">{name}</span>
+          <span className="isolate">{visible(name)}</span>
         </Link>{' '}
         {KINDS[table.kind] && <Badge>{KINDS[table.kind]}</Badge>}
         {table.comment && (
           <div className="muted clamp isolate" title={table.comment}>
-            {table.comment}
+            {visible(table.comment)}
           </div>
         )}
       </td>

@@ -1,7 +1,7 @@
 import { useApi } from '../../api/hooks.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
-import { bytes, count } from '../../parts/format.ts'
+import { bytes, count, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Field, Loaded } from '../../parts/ui.tsx'
@@ -110,7 +110,7 @@ export default function UsagePage() {
             items={items}
             keyOf={({ tenantId }) => tenantId}
             cells={[
-              ['Tenant', ({ tenantName }) => <strong className="isolate">{tenantName}</strong>],
+              ['Tenant', ({ tenantName }) => <strong className="isolate">{visible(tenantName)}</strong>],
               ['Requests', ({ requestCount }) => count(requestCount), 'num'],
               ['Sent', ({ bandwidthBytes }) => bytes(Number(bandwidthBytes)), 'num'],
               ['Stored', ({ storageBytesUsed }) => bytes(Number(storageBytesUsed)), 'num'],
@@ -150,7 +150,7 @@ function Shares({
               {items.length === 0 && <li className="muted">Nothing yet.</li>}
               {items.map(({ key, value }) => (
                 <li key={key} className="share">
-                  <span className="isolate">{key}</span>
+                  <span className="isolate">{visible(key)}</span>
                   <strong>{show(Number(value))}</strong>
                   <i style={{ width: `${(Number(value) / most) * 100}%` }} />
                 </li>

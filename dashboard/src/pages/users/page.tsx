@@ -4,7 +4,7 @@ import { Find } from '../../app/find.tsx'
 import { Link, useAddress } from '../../app/navigate.tsx'
 import { PageNav } from '../../app/paged.tsx'
 import { FormDialog } from '../../parts/dialog.tsx'
-import { ago, moment, plural } from '../../parts/format.ts'
+import { ago, moment, plural, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { useSettled } from '../../parts/settled.ts'
@@ -61,7 +61,7 @@ export default function UsersPage() {
                     'Address',
                     (user) => (
                       <Link to={`/users/${encodeURIComponent(user.id)}`}>
-                        <span className="isolate">{user.email || user.phone || 'without an address'}</span>
+                        <span className="isolate">{visible(user.email || user.phone || 'without an address')}</span>
                       </Link>
                     ),
                   ],

@@ -2,7 +2,7 @@ import { remove } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { Link } from '../../app/navigate.tsx'
 import { confirm } from '../../parts/dialog.tsx'
-import { ago } from '../../parts/format.ts'
+import { ago, visible } from '../../parts/format.ts'
 import { Badge, Button, Loaded } from '../../parts/ui.tsx'
 
 type Session = {
@@ -43,7 +43,7 @@ export function Sessions({ path }: { path: string }) {
             {all.map((session) => (
               <li key={session.id}>
                 <Badge>{session.aal}</Badge> {ago(session.last_active_at)} from {session.ip_address}
-                <div className="muted isolate">{session.user_agent}</div>
+                <div className="muted isolate">{visible(session.user_agent)}</div>
               </li>
             ))}
           </ul>
@@ -68,7 +68,7 @@ export function Factors({ path }: { path: string }) {
             {all.length === 0 && <li className="muted">No second factor and no passkey.</li>}
             {all.map((factor) => (
               <li key={factor.id} className="row">
-                <Badge look="info">{factor.method}</Badge> <span className="isolate">{factor.name}</span>{' '}
+                <Badge look="info">{factor.method}</Badge> <span className="isolate">{visible(factor.name)}</span>{' '}
                 <span className="muted">{ago(factor.created_at)}</span>
                 <span className="grow" />
                 <Button
@@ -107,7 +107,7 @@ export function Providers({ path }: { path: string }) {
             {all.length === 0 && <li className="muted">Signs in by no other service.</li>}
             {all.map(({ provider, subject, created_at: since }) => (
               <li key={`${provider} ${subject}`}>
-                <Badge look="info">{provider}</Badge> <code className="isolate">{subject}</code>{' '}
+                <Badge look="info">{provider}</Badge> <code className="isolate">{visible(subject)}</code>{' '}
                 <span className="muted">{ago(since)}</span>
               </li>
             ))}
@@ -131,7 +131,7 @@ export function Organizations({ path }: { path: string }) {
             {all.length === 0 && <li className="muted">Member of none.</li>}
             {all.map(({ id, name, role, created_at: since }) => (
               <li key={id}>
-                <strong className="isolate">{name}</strong> <Badge>{role}</Badge>{' '}
+                <strong className="isolate">{visible(name)}</strong> <Badge>{role}</Badge>{' '}
                 <span className="muted">{ago(since)}</span> <code className="muted">{id}</code>
               </li>
             ))}
@@ -155,7 +155,7 @@ export function Keys({ id }: { id: string }) {
         {own.length === 0 && <li className="muted">None.</li>}
         {own.map((key) => (
           <li key={key.id}>
-            <strong>{key.name}</strong> <code>{key.keyPrefix}…</code>{' '}
+            <strong>{visible(key.name)}</strong> <code>{key.keyPrefix}…</code>{' '}
             {key.revokedAt ? <Badge look="danger">revoked</Badge> : <Badge>{key.scope}</Badge>}
           </li>
         ))}

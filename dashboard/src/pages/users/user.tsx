@@ -5,7 +5,7 @@ import { useAction, useApi } from '../../api/hooks.ts'
 import { startViewAs } from '../../api/view-as.ts'
 import { Link, useGo } from '../../app/navigate.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
-import { moment, text } from '../../parts/format.ts'
+import { moment, text, visible } from '../../parts/format.ts'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
 import { failed, toast } from '../../parts/toast.tsx'
@@ -128,9 +128,9 @@ export default function UserPage() {
                 </>
               )}
               <dt>metadata</dt>
-              <dd className="mono isolate">{text(data.metadata ?? {})}</dd>
+              <dd className="mono isolate">{visible(text(data.metadata ?? {}))}</dd>
               <dt>app_metadata</dt>
-              <dd className="mono isolate">{text(data.app_metadata ?? {})}</dd>
+              <dd className="mono isolate">{visible(text(data.app_metadata ?? {}))}</dd>
             </dl>
           </section>
         )}

@@ -4,7 +4,7 @@ import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
 import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
-import { ago, duration, moment } from '../../parts/format.ts'
+import { ago, duration, moment, visible } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -79,7 +79,7 @@ export default function WebhooksPage() {
                   'Address',
                   (hook) => (
                     <button type="button" className="field-value" onClick={() => go({ hook: hook.id })}>
-                      <strong className="isolate">{hook.url}</strong>
+                      <strong className="isolate">{visible(hook.url)}</strong>
                     </button>
                   ),
                 ],

@@ -18,9 +18,15 @@ export function Chart(props: ChartProps) {
   const points = props.times?.length ?? props.names?.length ?? 0
   return (
     <figure className="chart" aria-label={props.label}>
-      <Suspense fallback={<div style={{ height: props.height }} />}>
-        <Plot {...props} />
-      </Suspense>
+      {points === 0 ? (
+        <p className="muted" style={{ height: props.height }}>
+          No figures yet.
+        </p>
+      ) : (
+        <Suspense fallback={<div style={{ height: props.height }} />}>
+          <Plot {...props} />
+        </Suspense>
+      )}
       <details>
         <summary className="muted">Figures</summary>
         <div className="table-wrap">

@@ -1,5 +1,6 @@
 import type { VirtualItem } from '@tanstack/react-virtual'
 import { type PointerEvent, type ReactNode, useState } from 'react'
+import { visible } from '../format.ts'
 import { Icon } from '../icon.tsx'
 import { type MenuItem, MenuList } from '../menu.tsx'
 import type { GridColumn } from './types.ts'
@@ -45,7 +46,7 @@ export function Header(props: HeaderProps) {
         title={column.type ? `${column.title} (${column.type})` : column.title}
         onClick={() => props.onSort?.(column.id)}
       >
-        {column.title}
+        {visible(column.title)}
       </button>
       {column.type && <span className="type">{column.type}</span>}
       {column.sort && <Icon name={column.sort === 'ascending' ? 'up' : 'down'} size={13} />}

@@ -1,5 +1,5 @@
 import { useRef } from 'react'
-import { bytes as size } from '../../../parts/format.ts'
+import { bytes as size, visible } from '../../../parts/format.ts'
 import { toast } from '../../../parts/toast.tsx'
 import { Button } from '../../../parts/ui.tsx'
 
@@ -73,7 +73,7 @@ export function Bytes({
       {text !== null && (
         <div>
           <div className="muted">As text</div>
-          <pre className="wrap isolate">{text}</pre>
+          <pre className="wrap isolate">{visible(text)}</pre>
         </div>
       )}
     </>

@@ -5,7 +5,7 @@ import { UserBox } from '../../../app/view-as-dialog.tsx'
 import { Combobox } from '../../../parts/combobox.tsx'
 import { Dialog } from '../../../parts/dialog.tsx'
 import { prettyJson } from '../../../parts/exact.ts'
-import { text as textOf } from '../../../parts/format.ts'
+import { text as textOf, visible } from '../../../parts/format.ts'
 import { Button, Field } from '../../../parts/ui.tsx'
 import { Bytes } from './bytes.tsx'
 import { isGeoJson, Places } from './places.tsx'
@@ -66,7 +66,7 @@ export function CellDialog({ column, foreignKey, value, typed, isNew, readOnly, 
         <code>{column.type}</code>
         {column.nullable ? '' : ', required'}
         {column.default ? `, default ${column.default}` : ''}
-        {column.comment && <span className="isolate"> · {column.comment}</span>}
+        {column.comment && <span className="isolate"> · {visible(column.comment)}</span>}
       </p>
       {foreignKey && !readOnly && isUsers(foreignKey) && (
         <UserBox user={null} onChange={({ id }) => setText(id)} label="A user" />

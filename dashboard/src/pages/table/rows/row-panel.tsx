@@ -4,7 +4,7 @@ import { ApiError } from '../../../api/client.ts'
 import { quoteName, type Table, tableName, useSchema } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { Link, tablePath, useAddress } from '../../../app/navigate.tsx'
-import { text } from '../../../parts/format.ts'
+import { text, visible } from '../../../parts/format.ts'
 import { Value } from '../../../parts/grid/value.tsx'
 import { Button, ErrorLine, Loading, Tabs } from '../../../parts/ui.tsx'
 import { ChangeList } from '../change-list.tsx'
@@ -53,7 +53,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
     <aside className="row-panel" aria-label={`Row ${id}`}>
       <header>
         <h2 className="isolate" title={id}>
-          {id}
+          {visible(id)}
         </h2>
         <Button look="quiet small" icon="x" aria-label="Close the row" onClick={onClose} />
       </header>
@@ -76,7 +76,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
               return (
                 <div key={title}>
                   <dt>
-                    <span className="isolate">{title}</span> <code className="muted">{type}</code>
+                    <span className="isolate">{visible(title)}</span> <code className="muted">{type}</code>
                   </dt>
                   <dd>
                     <button
@@ -84,7 +84,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
                       className={edited?.has(title) ? 'field-value edited' : 'field-value'}
                       onClick={() => setEditing(title)}
                     >
-                      <span className="visually-hidden">{`${canWrite ? 'Edit' : 'Show'} ${title}: `}</span>
+                      <span className="visually-hidden">{`${canWrite ? 'Edit' : 'Show'} ${visible(title)}: `}</span>
                       <Value value={value} />
                     </button>
                   </dd>
@@ -134,7 +134,7 @@ function Relations({ table, row }: { table: Table; row: RowData }) {
           .join(' AND ')
         return (
           <li key={`${relation.name} ${relation.fieldName}`}>
-            <strong className="isolate">{relation.fieldName}</strong>{' '}
+            <strong className="isolate">{visible(relation.fieldName)}</strong>{' '}
             <span className="muted">
               {isOne ? 'a row of' : 'rows of'} {name}
             </span>
