@@ -146,9 +146,10 @@ function sqlError(error: unknown): unknown {
 function withCommand(message: string): string {
   const [, name] =
     /^extension "([a-z][a-z0-9_]*)" is not available/.exec(message) ??
+    // PostgreSQL 14 names the file instead.
     /could not open extension control file ".*\/([a-z][a-z0-9_]*)\.control"/.exec(message) ??
     []
-  return name === undefined ? message : `${message}; to add it: svc extensions add ${name}`
+  return name === undefined ? message : `extension "${name}" is not available; to add it: svc extensions add ${name}`
 }
 
 const IN_ONE_TRANSACTION =

@@ -65,6 +65,12 @@ test('planted faults are named, and nothing else', async () => {
     analyze;`)
   // Ten thousand writes make an index that was never read a burden.
   await api.sql(`insert into writes select i, i, i, gen_random_uuid() from generate_series(1, 11000) i; analyze writes`)
+  // PostgreSQL 14 counts them a moment later.
+  await eventually(async () =>
+    assert.deepEqual(await api.sql(`select n_tup_ins from pg_stat_user_tables where relname = 'writes'`), [
+      { n_tup_ins: '11000' },
+    ]),
+  )
   const ana = await api.signUp('ana@x.test')
   await eventually(async () =>
     assert.equal((await api.call('GET /api/collections/events', { as: ana.token })).status, 200),

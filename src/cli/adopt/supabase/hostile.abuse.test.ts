@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { adopting } from '../../../../test/kit/adopt.ts'
+import { withoutInvokerViews as skip } from '../../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../../test/kit/kit.ts'
 import { supabaseDatabase } from '../../../../test/kit/supabase.ts'
 import { adoptSupabase } from './supabase.ts'
@@ -49,7 +50,7 @@ await source.client.query(`
   insert into storage.objects (bucket_id, name) values ('it''s', '../secret'), ('..', 'secret'), ('it''s', '/etc/passwd');
   create policy "o'b" on storage.objects for select using (bucket_id = 'it''s' and auth.role() = 'service_role')`)
 
-test('names are data, and code that comes along stays small', async () => {
+test('names are data, and code that comes along stays small', { skip }, async () => {
   await api.signUp('taken@example.com', 'the password of here')
   await api.sql(`update svc.users set email_verified_at = now() where email = 'taken@example.com'`)
   const squatter = await api.signUp('squatted@example.com', 'the password of here')

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { adopting } from '../../../../test/kit/adopt.ts'
+import { AS_INVOKER, withoutInvokerViews as skip } from '../../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../../test/kit/kit.ts'
 import { supabaseDatabase } from '../../../../test/kit/supabase.ts'
 import { openConnection } from '../../../db/protocol/driver.ts'
@@ -74,7 +75,7 @@ await source.client.query(`
   create table public.events_24 partition of public.events for values from ('2024-01-01') to ('2025-01-01');
   create table public.a (id int primary key, b int); create table public.b (id int primary key references public.a);
   alter table public.a add foreign key (b) references public.b deferrable initially deferred;
-  create view public.titles with (security_invoker = true) as select id, title from public.posts;
+  create view public.titles ${AS_INVOKER} as select id, title from public.posts;
   create materialized view public.totals as select count(*) as posts from public.posts;
   create function public.whoami() returns json language sql stable as $$ select json_build_object('uid', auth.uid(), 'role', auth.role(), 'email', auth.email(),
     'plan', auth.jwt() -> 'app_metadata' ->> 'plan', 'name', auth.jwt() -> 'user_metadata' ->> 'name', 'claims', current_setting('request.jwt.claims', true)::json ->> 'role') $$;
@@ -183,7 +184,7 @@ test('a plan changes nothing and says everything', async () => {
   assert.ok(!JSON.stringify(plan).includes(SECRET) && !JSON.stringify(plan).includes('$2b$'))
 })
 
-test('everything arrives, and a second run changes nothing', async () => {
+test('everything arrives, and a second run changes nothing', { skip }, async () => {
   const { done, notes } = await adopt([source.url], { apply: true, files: home })
   assert.deepEqual(done, { tables: 9, users: 8, rows: 15, files: 3 }, JSON.stringify(notes, null, 1))
   const failed = notes.filter(({ what }) =>
@@ -218,7 +219,7 @@ test('everything arrives, and a second run changes nothing', async () => {
   assert.deepEqual(await read(imprint), before)
 })
 
-test('old passwords work, wrong ones do not, and who was banned or deleted stays out', async () => {
+test('old passwords work, wrong ones do not, and who was banned or deleted stays out', { skip }, async () => {
   const right = await login('ann@example.com')
   assert.equal(right.status, 200)
   assert.equal(right.body.user.id, ann)
@@ -248,7 +249,7 @@ test('old passwords work, wrong ones do not, and who was banned or deleted stays
   )
 })
 
-test('policies, functions and triggers answer our callers as they answered theirs', async () => {
+test('policies, functions and triggers answer our callers as they answered theirs', { skip }, async () => {
   const token = (await login('ann@example.com')).body.token as string
   await eventually(async () => assert.equal((await api.call('GET /api/collections/open')).status, 200))
   // A trigger that broadcasts holds up no write.
@@ -289,7 +290,7 @@ const ACTIONS = [
   'select from public.profiles where $1::int > 0',
 ]
 
-test('for each caller, row and action, the answer is the one of the original', async () => {
+test('for each caller, row and action, the answer is the one of the original', { skip }, async () => {
   const here = await openConnection({ url: api.databaseUrl })
   const outcome = async (client: typeof here, become: string, values: unknown[], action: string, row: number) => {
     await client.query('begin')
@@ -331,7 +332,7 @@ test('for each caller, row and action, the answer is the one of the original', a
   for (const expected of ['0', '1', '42501']) assert.ok(seen.has(expected), expected)
 })
 
-test('what was closed by missing grants stays closed', async () => {
+test('what was closed by missing grants stays closed', { skip }, async () => {
   const token = (await login('ann@example.com')).body.token as string
   for (const options of [{}, as(token)]) {
     assert.notEqual((await api.call('GET /api/collections/closed', options)).status, 200)
@@ -348,7 +349,7 @@ test('what was closed by missing grants stays closed', async () => {
   assert.deepEqual(owner, { much: false, owners: 'svc_adopted' })
 })
 
-test('who registers here has a row in auth.users, with its triggers and foreign keys', async () => {
+test('who registers here has a row in auth.users, with its triggers and foreign keys', { skip }, async () => {
   const { id } = (await api.signUp('later@example.com')).user
   const [row] = await read(
     `select u.email, u.aud, p.id::text as profile from auth.users u left join public.profiles p on p.id = u.id where u.id = '${id}'`,
@@ -359,7 +360,7 @@ test('who registers here has a row in auth.users, with its triggers and foreign 
   assert.equal((await read(`select count(*)::int as n from public.profiles where id = '${id}'`))[0].n, 0)
 })
 
-test('buckets, files and their policies', async () => {
+test('buckets, files and their policies', { skip }, async () => {
   const token = (await login('ann@example.com')).body.token as string
   const mine = await api.call(`GET /api/storage/my-files/${ann}/note.txt`, as(token))
   assert.deepEqual([mine.status, mine.text], [200, 'annes'])
@@ -382,7 +383,7 @@ test('buckets, files and their policies', async () => {
   })
 })
 
-test('the second factor of an authenticator app goes on', async () => {
+test('the second factor of an authenticator app goes on', { skip }, async () => {
   const { fromBase32 } = await import('../database/base32.ts')
   const secret = fromBase32(SECRET)
   assert.ok(secret)
@@ -397,7 +398,7 @@ test('the second factor of an authenticator app goes on', async () => {
   assert.equal(whole.status, 200, JSON.stringify([challenge.body, whole.body]))
 })
 
-test('migrations of --out make the same schema, and a run brings the rest into it', async () => {
+test('migrations of --out make the same schema, and a run brings the rest into it', { skip }, async () => {
   const other = await startServer()
   const folder = join(home, 'migrations')
   await adopting(adoptSupabase, other.databaseUrl, [source.url], { out: folder })
@@ -424,3 +425,8 @@ test('a database of another product is a clear sentence and no change', async ()
     (error: Error) => !error.message.includes('topsecret'),
   )
 })
+
+if (skip)
+  test('PostgreSQL 14, whose views read past policies, is refused with a sentence', async () => {
+    await assert.rejects(adopt([source.url], { apply: true }), /needs PostgreSQL 15 or newer, this is 14/)
+  })

@@ -4,7 +4,7 @@ import { openFileSource, type PlaceOfFiles } from '../database/file-source.ts'
 import { writeMigrationFiles } from '../database/migration-text.ts'
 import { SUPABASE_HELPERS } from '../database/owner.ts'
 import { openOwnDatabase, openSourceDatabase, type SourceDatabase } from '../database/source.ts'
-import { withTarget } from '../database/target.ts'
+import { type Target, withTarget } from '../database/target.ts'
 import { printPlan } from '../plan.ts'
 import { authSteps, copySupabase, schemasOfSupabase } from './copy.ts'
 import { adoptInPlace } from './in-place.ts'
@@ -64,7 +64,10 @@ async function adopt(
   })
   if (isApplied) {
     const work = isInPlace ? adoptInPlace : copySupabase
-    planned.plan.done = await withTarget(config, (target) => work(target, source.client, planned, files))
+    planned.plan.done = await withTarget(config, async (target) => {
+      await requireInvokerViews(target)
+      return work(target, source.client, planned, files)
+    })
   }
   const written = out === undefined ? [] : await writeSteps(out, planned)
   if (context.json) context.print(JSON.stringify(planned.plan))
@@ -73,6 +76,13 @@ async function adopt(
     for (const name of written) context.print(`wrote ${name}`)
   }
   return 0
+}
+
+/** Its views read with the rights of their caller. On PostgreSQL 14 they would read past policies. */
+async function requireInvokerViews({ client }: Target): Promise<void> {
+  const { rows } = await client.query<{ version: string }>(`select current_setting('server_version_num') as version`)
+  const major = Math.floor(Number(rows[0]?.version) / 10_000)
+  if (major < 15) throw new Error(`adopting from Supabase needs PostgreSQL 15 or newer, this is ${major}`)
 }
 
 function writeSteps(folder: string, planned: SupabasePlan): Promise<string[]> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import {
+  chmodSync,
   chownSync,
   cpSync,
   mkdirSync,
@@ -46,6 +47,9 @@ const stop = async (embedded: Embedded) => {
 const restored = (name: string): string => {
   const dir = join(root, name)
   cpSync(template, dir, { recursive: true })
+  // Node 22 does not copy the modes of folders.
+  for (const name of ['', ...readdirSync(dir, { recursive: true, encoding: 'utf8' })])
+    if (statSync(join(dir, name)).isDirectory()) chmodSync(join(dir, name), statSync(join(template, name)).mode)
   dirs.push(dir)
   return dir
 }
