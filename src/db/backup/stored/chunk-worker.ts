@@ -19,7 +19,8 @@ type Waiting = {
 
 // Source text instead of a file, because TypeScript loaders do not work in worker threads on Node 20.
 // On Linux the nice value applies to the calling thread, so only this worker yields to requests; elsewhere it would slow
-// the whole process. Results go back in shared memory, so that nothing is left to a collector.
+// the whole process. Results go back in shared memory, so that nothing is left to a collector: what they were made in is given
+// back, but for the memory that small buffers share, which has 64 KiB and cannot be given away.
 const source = `
 const { MessageChannel, parentPort, workerData } = require('node:worker_threads')
 const { createHash } = require('node:crypto')
@@ -47,7 +48,7 @@ const press = (bytes, place) => {
   const pressed = zstdCompressSync ? zstdCompressSync(bytes) : gzipSync(bytes, options)
   const isSmaller = pressed.length < bytes.length
   const length = (isSmaller ? pressed : bytes).copy(place)
-  if (pressed.buffer.byteLength > 65536) nowhere.postMessage(null, [pressed.buffer])
+  if (pressed.buffer.byteLength > 2 ** 17) nowhere.postMessage(null, [pressed.buffer])
   return { kind: 'pressed', length, method: isSmaller ? method : 'none' }
 }
 parentPort.on('message', ({ slot, length, cuts }) => {
