@@ -2,6 +2,8 @@ import dagre from '@dagrejs/dagre'
 
 import { type Box, GAP, type Line, plainLayout } from './plain-layout.ts'
 
+const MARGIN = 20
+
 /** Lines are between positions in the list of boxes: names such as `__proto__` are no keys for the library. */
 type Asked = { boxes: Box[]; lines: Line[] }
 
@@ -9,7 +11,7 @@ type Asked = { boxes: Box[]; lines: Line[] }
 addEventListener('message', ({ data }: MessageEvent<Asked>) => {
   const related = new Set(data.lines.flatMap(({ from, to }) => [from, to]))
   const graph = new dagre.graphlib.Graph({ multigraph: true })
-  graph.setGraph({ rankdir: 'LR', nodesep: 36, ranksep: 90, marginx: 20, marginy: 20 })
+  graph.setGraph({ rankdir: 'LR', nodesep: 36, ranksep: 90, marginx: MARGIN, marginy: MARGIN })
   graph.setDefaultEdgeLabel(() => ({}))
   data.boxes.forEach(({ width, height }, index) => {
     if (related.has(index)) graph.setNode(String(index), { width, height })
@@ -28,7 +30,7 @@ addEventListener('message', ({ data }: MessageEvent<Asked>) => {
   postMessage(
     data.boxes.map(({ width, height }, index) => {
       const place = block[alone.indexOf(index)]
-      if (place) return { x: place.x, y: place.y + below }
+      if (place) return { x: place.x + MARGIN, y: place.y + below }
       const { x, y } = graph.node(String(index))
       return { x: x - width / 2, y: y - height / 2 }
     }),
