@@ -6,8 +6,10 @@ import { atEnd } from '../../test/kit/at-end.ts'
 import { skip } from '../../test/kit/browser.ts'
 import { eventually } from '../../test/kit/eventually.ts'
 import { openDashboard, paste, startDashboard, typeInto } from './kit/dashboard.ts'
+import { ODD, ODD_TABLES } from './kit/seed.ts'
 
 const api = await startDashboard({ config: { 'webhooks.allow_private_networks': true } })
+await api.sql(ODD)
 const ana = await api.signUp('ana@example.com')
 const ben = await api.signUp('ben@example.com')
 
@@ -23,7 +25,7 @@ const receiver = createServer((request, response) => {
 receiver.listen(0, '127.0.0.1')
 atEnd(() => void receiver.close())
 
-test('from signing in to a table that works: rows, other callers, live changes, undo, SQL, webhook, file, users', {
+test('beside 300 odd tables, from signing in to a table that works: rows, other callers, live changes, undo, SQL, webhook, file, users', {
   skip,
 }, async () => {
   const { page, go, signIn, troubles } = await openDashboard(api, { signedIn: false })
@@ -202,5 +204,20 @@ test('from signing in to a table that works: rows, other callers, live changes, 
   assert.equal((await api.call('GET /api/auth/me', { as: ben.token })).status, 401)
   await page.getByRole('button', { name: 'Enable' }).click()
   await page.getByRole('button', { name: 'Disable' }).waitFor()
+  assert.deepEqual(troubles, [])
+})
+
+test('tables of every type, with odd names, two keys, no key or partitions, and views show their rows', {
+  skip,
+}, async () => {
+  const { page, go, walk, troubles } = await openDashboard(api)
+  await go('/tables')
+  for (const name of ODD_TABLES) {
+    await walk(`/tables/${encodeURIComponent(name)}`)
+    await page.getByRole('heading', { level: 1, name, exact: true }).waitFor()
+    await page.getByRole('gridcell', { name: 'of an odd table', exact: true }).first().waitFor()
+  }
+  await walk(`/tables/${encodeURIComponent('odd "table" no. 292 🦁')}?tab=structure`)
+  await page.getByText('co"lumn.292').first().waitFor()
   assert.deepEqual(troubles, [])
 })

@@ -76,3 +76,46 @@ insert into order_items select 1 + i % 3000, 1 + i / 3000, 1 + i % 120, 1 + i % 
 analyze;
 select svc.watch('public.orders'), svc.watch('public.notes');
 `
+
+/** Three hundred tables with names that are no plain words; of them those with rows of their own to look at. */
+export const ODD_TABLES = [
+  '__proto__',
+  'constructor',
+  'a "quoted" name',
+  'dots.in.it',
+  'émoji 🦁',
+  'x'.repeat(63),
+  'every type',
+  'two keys',
+  'no key',
+  'a view',
+  'parted',
+]
+const quotedName = (name: string): string => `"${name.replaceAll('"', '""')}"`
+export const ODD = `
+do $$ begin for i in 1 .. 292 loop
+  execute format('create table %I (id int primary key, %I text)', 'odd "table" no. ' || i || ' 🦁', 'co"lumn.' || i);
+end loop; end $$;
+${ODD_TABLES.slice(0, 6)
+  .map((name) => `create table ${quotedName(name)} (id int primary key, ${quotedName(name)} text);`)
+  .join('\n')}
+${ODD_TABLES.slice(0, 6)
+  .map((name) => `insert into ${quotedName(name)} values (1, 'of an odd table');`)
+  .join('\n')}
+create type odd_mood as enum ('glad', 'sad');
+create type odd_pair as (a int, b text);
+create domain odd_short as text check (length(value) < 20);
+create table "every type" (id bigint primary key, word text, a smallint, b numeric, c real, d double precision, e boolean, f uuid, g date, h time,
+  i timetz, j timestamp, k timestamptz, l interval, m json, n jsonb, o bytea, p inet, q cidr, r macaddr, s point, t int4range, u tsvector, v xml,
+  w bit(3), x money, y odd_mood, z odd_pair, aa odd_short, ab int[], ac text[][], ad "char", ae oid, af pg_lsn, ag int4multirange, ah box);
+insert into "every type" values (1, 'of an odd table', 1, 1.10, 1.5, 2.5, true, gen_random_uuid(), '2026-01-02', '03:04', '03:04+01', '2026-01-02 03:04',
+  '2026-01-02 03:04+00', '1 day', '{"a": 1}', '{"b": [1]}', '\\x00ff', '10.0.0.1', '10.0.0.0/8', '08:00:2b:01:02:03', '(1,2)', '[1,5)', 'a b'::tsvector,
+  '<a/>', b'101', 12.3, 'glad', (1, 'x'), 'short', '{1,2}', '{{a},{b}}', 'c', 1, '0/16B3748', '{[1,2)}', '(1,1),(0,0)');
+create table "two keys" (a text, b text, word text, primary key (a, b));
+insert into "two keys" values ('1,2', 'x/y', 'of an odd table');
+create table "no key" (word text);
+insert into "no key" values ('of an odd table');
+create view "a view" as select word from "no key";
+create table parted (id int, at date, word text, primary key (id, at)) partition by range (at);
+create table parted_2026 partition of parted for values from ('2026-01-01') to ('2027-01-01');
+insert into parted values (1, '2026-05-05', 'of an odd table')`
