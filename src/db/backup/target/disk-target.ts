@@ -80,7 +80,9 @@ export class DiskTarget implements BackupTarget {
   async remove(name: string): Promise<void> {
     const file = this.#path(name)
     const draft = await this.#draft()
-    await rename(file, draft).then(() => removeInSteps(draft), ignoreMissing)
+    const isThere = await rename(file, draft).then(() => true, ignoreMissing)
+    // Another process may take it for an abandoned draft, and be faster.
+    if (isThere) await removeInSteps(draft).catch(ignoreMissing)
     // Folders of a backup go with their last file.
     if (dirname(file) !== this.#root) await rmdir(dirname(file)).catch(() => {})
   }
