@@ -195,3 +195,18 @@ test('a view is its address, and is copied as calls that give the same rows', { 
   await column.waitFor()
   assert.deepEqual(troubles, [])
 })
+
+test('rows read ahead, while the pointer rests on the link, are shown as they are by then', { skip }, async () => {
+  await api.sql('create table ahead (id int primary key, word text)')
+  await api.sql(`insert into ahead values (1, 'before')`)
+  await api.sql("select svc.watch('public.ahead')")
+  const { page, go } = await openDashboard(api)
+  await go('/tables')
+  const link = page.getByRole('main').getByRole('link', { name: 'ahead' })
+  const read = page.waitForResponse(/\/api\/collections\/ahead/)
+  await link.hover()
+  await read
+  await api.call('PATCH /api/collections/ahead/1', { as: 'admin', json: { word: 'after' } })
+  await link.click()
+  await page.getByRole('gridcell', { name: 'after', exact: true }).waitFor()
+})

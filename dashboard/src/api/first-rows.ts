@@ -32,41 +32,50 @@ const queryOf = ({ filter, sort, place, isFirst }: RowsQuery) => ({
 export const firstPlace = (table: Table): { cursor: string } | { page: number } =>
   table.primaryKey.length > 0 ? { cursor: '' } : { page: 1 }
 
-let ahead: { key: string; until: number; answer: Promise<RowsAnswer> } | undefined
+let ahead: { key: string; until: number; answer: Promise<RowsAnswer>; value?: RowsAnswer } | undefined
 /** The list that the address names. */
 let shown = ''
 
 const keyOf = (name: string, query: object, core: Core): string =>
   JSON.stringify([name, query, core === dataCore ? session.get().id : viewAs.get()?.token])
 
-/** A page of rows. `isNew`: of a list that was not shown before; its first page may be on its way already. */
-export function readRows(
-  name: string,
-  given: RowsQuery,
-  { core, signal, isNew }: { core: Core; signal: AbortSignal; isNew: boolean },
-): Promise<RowsAnswer> {
-  const query = queryOf(given)
+/** The first page of a list that was not shown before: here already, or on its way. */
+export function takeAhead(name: string, given: RowsQuery, core: Core): RowsAnswer | Promise<RowsAnswer> | undefined {
   const known = ahead
   ahead = undefined
-  if (isNew && known && known.key === keyOf(name, query, core) && performance.now() < known.until) return known.answer
-  return send<RowsAnswer>('GET', pathOf(name), { query }, { signal }, core)
+  if (known?.key !== keyOf(name, queryOf(given), core) || performance.now() > known.until) return undefined
+  return known.value ?? known.answer
 }
 
-/** While the page of a table is still drawn, its first rows are on their way. */
-export function readAhead(name: string, filter: string, sort: string): void {
+export const readRows = (name: string, query: RowsQuery, core: Core, signal: AbortSignal): Promise<RowsAnswer> =>
+  send<RowsAnswer>('GET', pathOf(name), { query: queryOf(query) }, { signal }, core)
+
+/**
+ * While the page of a table is still drawn, its first rows are on their way. `isGuess`: somebody rests on a link to it; what may
+ * take long, as a view may, is then not read.
+ */
+export function readAhead(name: string, filter: string, sort: string, isGuess: boolean): void {
   const list = JSON.stringify([name, filter, sort])
   if (shown === list) return
-  shown = list
+  if (!isGuess) shown = list
   const { id, token } = session.get()
   const schema = queries.getQueryData<SchemaAnswer>(['/api/schema', {}, id])
   const table = Object.values(schema?.tables ?? {}).find((one) => tableName(one, schema?.schemas[0]) === name)
-  if (!table || !token) return
+  if (!table || !token || (isGuess && table.primaryKey.length === 0)) return
   const core = viewAs.get()?.core ?? dataCore
   const query = queryOf({ filter, sort, place: firstPlace(table), isFirst: true })
+  const key = keyOf(name, query, core)
+  if (ahead?.key === key && performance.now() < ahead.until) return
   const answer = send<RowsAnswer>('GET', pathOf(name), { query }, {}, core)
-  // The grid that takes it hears of a failure.
-  answer.catch(() => undefined)
-  ahead = { key: keyOf(name, query, core), until: performance.now() + FRESH_MS, answer }
+  const mine: typeof ahead = { key, until: performance.now() + FRESH_MS, answer }
+  ahead = mine
+  answer.then(
+    (value) => {
+      mine.value = value
+    },
+    // The grid that takes it hears of a failure.
+    () => undefined,
+  )
 }
 
 export function forgetAhead(): void {

@@ -8,14 +8,14 @@ import { visible } from '../parts/format.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { createStore } from '../parts/store.ts'
 import { openDoneCalls } from './done-calls.tsx'
-import { tablePath, useGo } from './navigate.tsx'
+import { tablePath, useGo, usePreload } from './navigate.tsx'
 import { PAGES } from './pages.ts'
 import { setTheme } from './theme.ts'
 
 const isOpen = createStore(false)
 export const openPalette = (): void => isOpen.set(true)
 
-type Entry = { name: string; kind: string; icon: IconName; run(): void; words?: string }
+type Entry = { name: string; kind: string; icon: IconName; run(): void; to?: string }
 
 export function Palette() {
   return isOpen.use() ? <PaletteDialog /> : null
@@ -39,12 +39,13 @@ function useEntries(search: string): Entry[] {
     staleTime: 300_000,
   })
   const pages: Entry[] = PAGES.flatMap(({ pages: all }) =>
-    all.map(([to, name, icon]) => ({ name, icon, kind: 'Page', run: () => go(to) })),
+    all.map(([to, name, icon]) => ({ name, icon, kind: 'Page', to, run: () => go(to) })),
   )
   const tables: Entry[] = [...(schema?.tables.keys() ?? [])].map((name) => ({
     name,
     icon: 'table',
     kind: 'Table',
+    to: tablePath(name),
     run: () => go(tablePath(name)),
   }))
   const commands: Entry[] = [
@@ -92,6 +93,12 @@ function PaletteDialog() {
     entry?.run()
   }
   const at = Math.min(index, Math.max(0, entries.length - 1))
+  const { preload, rest, leave } = usePreload()
+  const to = entries[at]?.to
+  useEffect(() => {
+    if (to) rest(to)
+    return leave
+  }, [to])
   useEffect(() => {
     document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' })
   }, [at, id])
@@ -128,6 +135,7 @@ function PaletteDialog() {
             id={`${id}-${position}`}
             role="option"
             aria-selected={position === at}
+            onPointerDown={() => entry.to && preload(entry.to)}
             onClick={() => run(entry)}
             onKeyDown={() => undefined}
           >

@@ -28,9 +28,8 @@ const routes = [
     path: '/tables/$name',
     validateSearch,
     component: lazyRouteComponent(() => import('../pages/table/page.tsx'), 'default'),
-    // Not for a pointer that passes over a link.
     beforeLoad: ({ params, search: { filter = '', sort = '', tab = 'rows' }, preload }) => {
-      if (!preload && tab === 'rows') readAhead(params.name, filter, sort)
+      if (tab === 'rows') readAhead(params.name, filter, sort, preload)
     },
     onLeave: forgetAhead,
   }),

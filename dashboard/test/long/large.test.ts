@@ -13,53 +13,79 @@ await api.sql('create table busy (id int primary key, counter int)')
 await api.sql('insert into busy select i, 0 from generate_series(1, 100) i')
 
 const PAGE = 'GET /api/collections/big?cursor=&perPage=200&total=estimate&cut=500'
-/** How long the API takes for an answer here: long beside what drawing takes on a busy machine. */
-const ANSWER_MS = 1_000
+/** How long an answer takes on its way, as over a network: the rest is what drawing takes on a busy machine. */
+const ANSWER_MS = 250
 
-test('with five million rows one call stands before the first ones, and they are there within 1.5 times a slow API’s answer', {
+test('with five million rows the first ones are there within 1.5 times the API’s answer, and sooner than it where the pointer rests on the link', {
   skip,
 }, async () => {
-  const { page, go } = await openDashboard(api)
-  await go('/tables')
-  await page.getByRole('link', { name: 'busy' }).click()
+  const { page, go, walk } = await openDashboard(api)
+  await go('/tables/busy')
   await page.getByRole('gridcell', { name: '1', exact: true }).first().waitFor()
   // The code of the page is there; what is measured is the way of the rows.
-  const asked: string[] = []
-  page.on('request', (request) => {
-    if (request.url().includes('/api/')) asked.push(new URL(request.url()).pathname)
+  await page.evaluate(() => {
+    const isThere = () =>
+      [...document.querySelectorAll('[data-column=word]')].some((cell) => cell.textContent === 'word 1')
+    for (const type of ['click', 'keydown'] as const)
+      addEventListener(
+        type,
+        (event) => {
+          if (event instanceof KeyboardEvent && event.key !== 'Enter') return
+          document.body.removeAttribute('data-took')
+          const look = (): void => {
+            if (isThere()) document.body.dataset['took'] = String(performance.now() - event.timeStamp)
+            else requestAnimationFrame(look)
+          }
+          requestAnimationFrame(look)
+        },
+        true,
+      )
   })
-  const show = async (name: string): Promise<number> => {
-    await page.keyboard.press('Control+K')
-    await page.getByRole('combobox', { name: /Find a page/ }).fill(name)
-    await page
-      .getByRole('option', { name: new RegExp(name) })
-      .first()
-      .waitFor()
-    asked.length = 0
-    return page.evaluate(async () => {
-      const began = performance.now()
-      document.querySelector<HTMLElement>('[role=option]')?.click()
-      while (![...document.querySelectorAll('[data-column=word]')].some((cell) => cell.textContent === 'word 1'))
-        await new Promise((resolve) => requestAnimationFrame(resolve))
-      return performance.now() - began
-    })
+  const took = async (): Promise<number> => {
+    await page.locator('body[data-took]').waitFor()
+    return Number(await page.locator('body').getAttribute('data-took'))
   }
-  // As it is on this machine, where the API answers within a frame or two: one call stands between the click and the rows.
-  const plain = await show('big')
-  assert.equal(asked.filter((path) => path === '/api/collections/big').length, 1)
-  const before = performance.now()
-  await api.call(PAGE, { as: 'admin' })
-  const own = performance.now() - before
-  console.log(`five million rows: first rows after ${Math.round(plain)} ms, the API ${Math.round(own)} ms`)
-  // With every answer of the API held up: a second call that the rows waited for would take twice as long.
-  await page.goBack()
-  await page.locator('[role=gridcell][data-column=counter]').first().waitFor()
+  /** As a hand does it: it rests for a moment, and a press takes one. */
+  const byPointer = async (): Promise<number> => {
+    await walk('/tables')
+    const link = page.getByRole('main').getByRole('link', { name: 'big' })
+    await page.mouse.move(900, 880)
+    await link.hover()
+    await page.waitForTimeout(150)
+    await link.click({ delay: 70 })
+    return took()
+  }
+  const byPalette = async (): Promise<number> => {
+    await walk('/tables')
+    await page.keyboard.press('Control+K')
+    await page.getByRole('combobox', { name: /Find a page/ }).fill('big')
+    await page.getByRole('option', { name: /big/ }).first().waitFor()
+    await page.keyboard.press('Enter')
+    return took()
+  }
+  const ofApi = async (): Promise<number> => {
+    const before = performance.now()
+    await api.call(PAGE, { as: 'admin' })
+    return performance.now() - before
+  }
+  const median = async (measure: () => Promise<number>): Promise<number> => {
+    const all: number[] = []
+    for (let round = 0; round < 7; round++) all.push(await measure())
+    return Math.round(all.sort((a, b) => a - b)[3] as number)
+  }
+  // On this machine alone, where an answer is there within a frame or two and drawing takes longer than it.
+  console.log(`five million rows: first rows ${await median(byPointer)} ms after a click on the link,`)
+  console.log(`${await median(byPalette)} ms after Enter in the palette, the API ${await median(ofApi)} ms`)
   await page.route('**/api/**', async (route) => {
     await new Promise((resolve) => setTimeout(resolve, ANSWER_MS))
     await route.continue()
   })
-  const held = await show('big')
-  assert.ok(held <= (ANSWER_MS + own) * 1.5, `${held} ms, the API ${ANSWER_MS + own} ms`)
+  const own = ANSWER_MS + (await ofApi())
+  // A second call that the rows waited for would take twice as long.
+  const palette = await byPalette()
+  assert.ok(palette <= own * 1.5, `${palette} ms, the API ${own} ms`)
+  const pointer = await byPointer()
+  assert.ok(pointer < own, `${pointer} ms, the API ${own} ms`)
 })
 
 test('scrolling through 100,000 rows has no task over 100 ms, and what is kept is bounded', { skip }, async () => {

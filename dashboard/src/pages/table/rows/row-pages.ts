@@ -29,10 +29,12 @@ export class RowPages {
   isEstimate = false
   error: unknown = null
 
-  constructor(first: string, load: Load, changed: () => void) {
+  /** `loaded`: the first page, where it was read already. */
+  constructor(first: string, load: Load, changed: () => void, loaded?: Loaded) {
     this.#load = load
     this.#changed = changed
     this.#slots = [{ token: first, items: null, loading: false, size: 0 }]
+    if (loaded) this.#take(0, loaded)
   }
 
   /** Rows that can be scrolled to, with some that are still to come. */
@@ -109,15 +111,7 @@ export class RowPages {
     if (!slot || slot.loading) return
     slot.loading = true
     try {
-      const { items, next, total, isEstimate } = await this.#load(slot.token, page === 0, this.#stop.signal)
-      if (total !== undefined) {
-        this.total = total
-        this.isEstimate = isEstimate ?? false
-      }
-      slot.items = items
-      slot.size = items.length
-      this.error = null
-      this.#follow(page, next)
+      this.#take(page, await this.#load(slot.token, page === 0, this.#stop.signal))
     } catch (error) {
       if (this.#stop.signal.aborted) return
       this.error = error
@@ -125,6 +119,16 @@ export class RowPages {
       slot.loading = false
     }
     this.#changed()
+  }
+
+  #take(page: number, { items, next, total, isEstimate }: Loaded): void {
+    if (total !== undefined) {
+      this.total = total
+      this.isEstimate = isEstimate ?? false
+    }
+    Object.assign(this.#slots[page] as Slot, { items, size: items.length })
+    this.error = null
+    this.#follow(page, next)
   }
 
   #follow(page: number, next: string | null): void {

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { connection } from '../../../api/client.ts'
-import { firstPlace, PER_PAGE, readRows } from '../../../api/first-rows.ts'
+import { firstPlace, PER_PAGE, type RowsAnswer, readRows, takeAhead } from '../../../api/first-rows.ts'
 import type { Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { type Loaded, type RowData, RowPages } from './row-pages.ts'
@@ -23,24 +23,27 @@ export function useRows(name: string, table: Table, { filter, sort }: Choice) {
   if (known.current !== identity) {
     known.current = identity
     pages.current?.stop()
-    let isNew = true
-    const load = async (token: string, isFirst: boolean, signal: AbortSignal): Promise<Loaded> => {
-      const place = isFirst ? firstPlace(table) : hasKey ? { cursor: token } : { page: Number(token) }
-      const options = { core, signal, isNew }
-      isNew = false
-      const answer = await readRows(name, { filter, sort, place, isFirst }, options)
+    const first = { filter, sort, place: firstPlace(table), isFirst: true }
+    const loadedOf = (answer: RowsAnswer, token: string): Loaded => {
       const next = hasKey
         ? (answer.nextCursor ?? null)
         : answer.items.length < PER_PAGE
           ? null
           : String(Number(token) + 1)
-      return {
-        items: answer.items,
-        next,
-        ...(isFirst && { total: answer.totalItems, isEstimate: answer.totalIsEstimate }),
-      }
+      return { items: answer.items, next, total: answer.totalItems, isEstimate: answer.totalIsEstimate }
     }
-    pages.current = new RowPages(hasKey ? '' : '1', load, () => setTurn((before) => before + 1))
+    const ahead = takeAhead(name, first, core)
+    let onItsWay = ahead instanceof Promise ? ahead : undefined
+    const load = async (token: string, isFirst: boolean, signal: AbortSignal): Promise<Loaded> => {
+      const known = onItsWay
+      onItsWay = undefined
+      const place = hasKey ? { cursor: token } : { page: Number(token) }
+      const query = isFirst ? first : { filter, sort, place, isFirst }
+      return loadedOf(await (known ?? readRows(name, query, core, signal)), token)
+    }
+    const token = hasKey ? '' : '1'
+    const loaded = ahead && !(ahead instanceof Promise) ? loadedOf(ahead, token) : undefined
+    pages.current = new RowPages(token, load, () => setTurn((before) => before + 1), loaded)
   }
   const current = pages.current as RowPages
 
@@ -119,7 +122,13 @@ function follow(
       needsLook = true
       soon()
     },
-    onStatus: (status) => on.onLive(status === 'live'),
+    onStatus(status) {
+      on.onLive(status === 'live')
+      if (status !== 'live') return
+      // The rows were read before: what changed in between was not heard.
+      needsLook = true
+      soon()
+    },
   })
   return () => {
     clearTimeout(timer)
