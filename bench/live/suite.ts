@@ -10,6 +10,7 @@ import { openConnection } from '../../src/db/protocol/driver.ts'
 import { freePort } from '../../test/kit/free-port.ts'
 import { startPostgres } from '../kit/postgres.ts'
 import { processorMs, script, startBuilt, startOn } from '../kit/processes.ts'
+import { type Asked, caller } from '../kit/raw.ts'
 import { median } from '../kit/report.ts'
 
 const wanted = process.argv.slice(3).filter((word) => !word.startsWith('--'))
@@ -20,6 +21,9 @@ const SECONDS = Number(process.env['SECONDS'] ?? 20)
 const ROUNDS = Number(process.env['ROUNDS'] ?? 3)
 const WRITES_PER_SECOND = 100
 const PER_TEAM = 10
+/** Lists that nobody has left rest for 30 s. */
+const RESTED_MS = 32_000
+const PHASE_MS = 5_000
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 type Report = { connected: number; diffs: number; changes: number; p50: number; p99: number; max: number }
@@ -125,41 +129,63 @@ async function concerned(people: readonly User[]): Promise<void> {
 
 /** Writes as fast as eight writers can, without and with lists of others, in turns. */
 async function unconcerned(people: readonly User[]): Promise<void> {
-  const [writer] = people
-  /** Writes per second, and microseconds of processor time of the server and PostgreSQL for each. */
-  const rate = async (): Promise<{ rate: number; cost: number }> => {
+  const asked: Asked = {
+    method: 'POST',
+    path: '/api/collections/own_notes',
+    token: people[0]?.token ?? '',
+    body: JSON.stringify({ body: 'x' }),
+  }
+  /** Writes per second, and microseconds of processor time of the server and of PostgreSQL for each. */
+  const rate = async () => {
     let writes = 0
-    const spent = (): number => processorMs(server.pid, true) + processorMs(cluster.pid, true)
+    const spent = (): number[] => [server.pid, cluster.pid].map((pid) => processorMs(pid, true))
     const before = spent()
-    const until = Date.now() + 5_000
+    const until = Date.now() + PHASE_MS
     await Promise.all(
       Array.from({ length: 8 }, async () => {
+        const { ask, end } = caller()
         while (Date.now() < until) {
-          await post('/api/collections/own_notes', { body: 'x' }, writer?.token)
+          const { status } = await ask(server.port, asked)
+          if (status !== 201) throw new Error(`a write answered ${status}`)
           writes++
         }
+        end()
       }),
     )
-    return { rate: writes / 5, cost: ((spent() - before) * 1000) / writes }
+    const costs = spent().map((ms, i) => ((ms - (before[i] ?? 0)) * 1000) / writes)
+    return {
+      rate: writes / (PHASE_MS / 1000),
+      cost: costs.reduce((sum, one) => sum + one),
+      split: costs.map(Math.round).join(' + '),
+    }
   }
+  const listTo = (count: number) =>
+    listen(
+      Array.from({ length: count }, (_, i) => {
+        const { token } = people[1 + (i % (people.length - 1))] as User
+        return `/api/collections/own_notes?live=true&perPage=${1 + Math.floor(i / people.length)}&token=${token}`
+      }),
+    )
   await rate()
   const ratios: number[] = []
   const costs: number[] = []
   for (let round = 0; round < ROUNDS; round++) {
     const alone = await rate()
-    const paths = Array.from({ length: IDLE }, (_, i) => {
-      const { token } = people[1 + (i % (people.length - 1))] as User
-      return `/api/collections/own_notes?live=true&perPage=${1 + Math.floor(i / people.length)}&token=${token}`
-    })
-    const lists = await listen(paths)
+    const single = await listTo(1)
+    const one = await rate()
+    single.stop()
+    const lists = await listTo(IDLE)
     const beside = await rate()
     lists.stop()
-    await sleep(2_000)
+    await sleep(RESTED_MS)
     ratios.push(beside.rate / alone.rate)
     costs.push(alone.cost / beside.cost)
-    const [writes, µs] = [Math.round(beside.rate), Math.round(beside.cost)]
-    const without = { alone: Math.round(alone.rate), 'µs alone': Math.round(alone.cost) }
-    show('unconcerned', { lists: IDLE, 'writes/s': writes, 'µs a write': µs, ...without })
+    for (const [count, { rate: writes, split }] of [
+      [0, alone],
+      [1, one],
+      [IDLE, beside],
+    ] as const)
+      show('unconcerned', { lists: count, 'writes/s': Math.round(writes), 'µs a write, server + PostgreSQL': split })
   }
   const inProcessorTime = median(costs).toFixed(2)
   show('unconcerned', { 'of alone, median': median(ratios).toFixed(2), bar: 0.9, 'in processor time': inProcessorTime })
@@ -259,6 +285,7 @@ try {
     create table teams (team int, person uuid, primary key (person, team));
     create index on team_notes (team, id);
     create table own_notes (id bigint generated always as identity primary key, owner uuid default svc.uid(), body text);
+    create index on own_notes (owner, id);
     alter table team_notes enable row level security;
     create policy members on team_notes using (team in (select t.team from teams t where t.person = svc.uid()));
     alter table own_notes enable row level security;
