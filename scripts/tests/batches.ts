@@ -6,9 +6,9 @@ export const PURE = 'pure'
 const isPure = (text: string): boolean =>
   !/from '([^']*\/(kit|fakes)\/|\.\/(cluster|proxy)|node:(child_process|http|net)')/.test(text)
 
-/** Ordinary feature tests may share a process; tests that kill, flood, measure or change their process run alone. */
+/** Tests that use the server as it is may share a process; those that kill, measure or change their process run alone. */
 const isSharedFolder = (file: string): boolean =>
-  /^src\/features\//.test(file) && !/\/realtime\/|\.abuse\.|hostile|browser|page/.test(file)
+  /^(src\/features|src\/http|test\/abuse)\//.test(file) && !/\/realtime\/|hostile|browser|page/.test(file)
 const mayShare = (file: string, text: string): boolean =>
   isSharedFolder(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
 
@@ -21,7 +21,7 @@ const browserOf = (file: string, text: string): string | undefined => {
 }
 
 /** Test files per process. They share one because loading and warming up the server takes more than half a second. */
-const LARGEST = 4
+const LARGEST = 5
 
 export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
   const batches = new Map<string, string[]>()
@@ -33,13 +33,23 @@ export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
     else if (browser !== undefined) add(browser, file)
     else if (!mayShare(file, text)) add(file.replace(/\.ts$/, ''), file)
     else {
-      const feature = file.split('/').slice(0, 3).join('/')
-      neighbours.set(feature, [...(neighbours.get(feature) ?? []), file])
+      const folder = file
+        .split('/')
+        .slice(0, file.startsWith('src/features/') ? 3 : 2)
+        .join('/')
+      neighbours.set(folder, [...(neighbours.get(folder) ?? []), file])
     }
   }
-  for (const [feature, files] of neighbours) {
+  const alone = [...neighbours].filter(([, files]) => files.length === 1)
+  for (const [folder] of alone) neighbours.delete(folder)
+  if (alone.length > 0)
+    neighbours.set(
+      'src/features/others',
+      alone.flatMap(([, files]) => files),
+    )
+  for (const [folder, files] of neighbours) {
     const count = Math.ceil(files.length / LARGEST)
-    for (const [i, file] of files.entries()) add(`${feature}-${(i % count) + 1}`, file)
+    for (const [i, file] of files.entries()) add(`${folder}-${(i % count) + 1}`, file)
   }
   return batches
 }

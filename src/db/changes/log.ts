@@ -182,7 +182,6 @@ export class ChangeLog {
     this.#timers.add(setInterval(() => void this.lagSeconds().catch(() => undefined), LAG_EVERY_MS).unref())
   }
 
-  /** Writes the changes of one request. */
   /** The changes of a table as rows of SQL, for a flight that is not the server's own. */
   imagesBetween(first: string, last: string, table: { oid: number }): Sql {
     return imagesBetween(this.#key, first, last, table)
