@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
-import { request } from 'node:http'
 import { test } from 'node:test'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { startServer } from '../../../test/kit/kit.ts'
-import { upload } from '../../../test/kit/upload.ts'
+import { beginUpload, upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer()
 const [ada, bob] = [await api.signUp('ada@example.test'), await api.signUp('bob@example.test')]
@@ -132,31 +131,13 @@ test('rights are judged when the bytes have arrived: a policy dropped or a bucke
   await api.sql(
     `create policy bobs on svc.objects for insert with check (bucket = 'ruled' and owner = '${bob.user.id}')`,
   )
-  const begin = () => {
-    const body = '--b\r\nContent-Disposition: form-data; name="file"; filename="late.txt"\r\n\r\nlate\r\n--b--\r\n'
-    const sent = request(`${api.url}/api/storage/ruled`, {
-      method: 'POST',
-      headers: {
-        authorization: `Bearer ${bob.token}`,
-        'content-type': 'multipart/form-data; boundary=b',
-        'content-length': body.length,
-      },
-    })
-    const answer = new Promise<number>((resolve, reject) => {
-      sent.on('response', (response) => resolve(response.resume().statusCode ?? 0)).on('error', reject)
-    })
-    sent.write(body.slice(0, 100))
-    return { finish: () => sent.end(body.slice(100)), answer }
-  }
-  const dropped = begin()
+  const dropped = await beginUpload(api.url, 'ruled', bob.token)
   await api.sql('drop policy bobs on svc.objects; alter policy wide on svc.objects using (false) with check (false)')
-  dropped.finish()
-  assert.equal(await dropped.answer, 403)
+  assert.equal((await dropped.finish()).status, 403)
   await api.sql(`alter policy wide on svc.objects using (${isAdas}) with check (${isAdas})`)
-  const closed = begin()
+  const closed = await beginUpload(api.url, 'ruled', bob.token)
   await api.call('DELETE /api/admin/storage/buckets/ruled?force=true', { as: 'admin' })
-  closed.finish()
-  assert.ok([403, 404].includes(await closed.answer))
+  assert.equal((await closed.finish()).status, 404)
   await bucketOf({ name: 'ruled', access: 'policies' })
 })
 

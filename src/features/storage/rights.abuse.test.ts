@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict'
-import { request } from 'node:http'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
-import { parsed } from '../../../test/kit/parsed.ts'
-import { upload } from '../../../test/kit/upload.ts'
+import { beginUpload, upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer()
 const [ada, bob] = [await api.signUp('ada@example.test'), await api.signUp('bob@example.test')]
@@ -71,29 +69,11 @@ test('what no one owns anyone changes, until the operator replaces it', async ()
 
 /** An upload of which the end is sent when `meanwhile` is done. */
 async function uploadDuring(bucket: string, as: string | undefined, meanwhile: () => Promise<unknown>) {
-  const sent = request(`${api.url}/api/storage/${bucket}`, {
-    method: 'POST',
-    headers: {
-      'content-type': 'multipart/form-data; boundary=B',
-      ...(as !== undefined && { authorization: `Bearer ${as}` }),
-    },
-  })
-  const answered = new Promise<{ status: number; body: unknown }>((resolve, reject) => {
-    sent.on('error', reject).on('response', async (response) => {
-      const chunks = await response.toArray()
-      resolve({ status: response.statusCode ?? 0, body: parsed(Buffer.concat(chunks).toString()) })
-    })
-  })
   const stored = async () => (await api.sql('select count(*)::int as n from svc.objects'))[0].n
   const before = await stored()
-  const isBegun = new Promise((resolve) => sent.on('continue', resolve))
-  sent.setHeader('expect', '100-continue')
-  sent.flushHeaders()
-  await isBegun
-  sent.write('--B\r\nContent-Disposition: form-data; name="file"; filename="late.txt"\r\n\r\nsecret')
+  const begun = await beginUpload(api.url, bucket, as)
   await meanwhile()
-  sent.end('\r\n--B--\r\n')
-  const answer = await answered
+  const answer = await begun.finish()
   assert.equal(await stored(), before, 'nothing was stored')
   return answer
 }
