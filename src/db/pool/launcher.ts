@@ -11,7 +11,7 @@ import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.t
 import { backOff, fateOf, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
-import { MAX_REFLIGHTS } from './tuning.ts'
+import { MAX_REFLIGHTS, SMALL_WRITE_BYTES } from './tuning.ts'
 
 export type LaunchOptions = FlyOptions & Partial<AsBytes>
 
@@ -57,7 +57,8 @@ export class Launcher {
     const asBytes = options.as === 'bytes'
     const { maxBytes } = options
     const isApart = options.kind === 'apart'
-    const kind = kindOf(who, options)
+    const side = sideOf(who, role, this.#deps.admins)
+    const kind = kindOf(who, side, steps, options)
     const isTidied =
       kind !== 'read' && (who.kind !== 'system' || who.for === 'data' || who.for === 'hooks') && plain !== true
     const isRead = options.kind === 'read'
@@ -67,7 +68,7 @@ export class Launcher {
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
-      side: sideOf(who, role, this.#deps.admins),
+      side,
       kind,
       text: steps.at(-1)?.text ?? '',
       timeoutMs,
@@ -200,11 +201,24 @@ export const refusedWrite = <E>(error: E, who: Identity): E | AppError =>
 
 export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
 
-function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): PoolRequest['kind'] {
+function kindOf(
+  who: Identity,
+  side: Side,
+  steps: readonly Step[],
+  { kind = 'write', plain, once }: LaunchOptions,
+): PoolRequest['kind'] {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
   if (kind === 'apart' || who.kind === 'admin' || (who.kind === 'system' && who.for === 'data')) return 'slow'
   // Connections of the server's login are never shared between its own work and that of callers.
-  return kind === 'read' && who.kind === 'system' && who.for === 'callers' ? 'write' : kind
+  if (kind === 'read' && who.kind === 'system' && who.for === 'callers') return 'write'
+  if (kind === 'write' && plain === true && !once && side === 'callers' && isSmall(steps)) return 'row'
+  return kind
+}
+
+function isSmall(steps: readonly Step[]): boolean {
+  let length = 0
+  for (const { values } of steps) for (const value of values) length += value?.length ?? 0
+  return length <= SMALL_WRITE_BYTES
 }
 
 const failedStep = (error: PgError | AppError | null): number | undefined =>

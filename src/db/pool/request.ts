@@ -12,7 +12,7 @@ export type Done = (error: PgError | AppError | null, flight?: Flight) => void
 /** What wants a connection: a flight, or a transaction. */
 export type PoolRequest = {
   readonly side: Side
-  readonly kind: 'read' | 'write' | 'slow'
+  readonly kind: 'read' | 'row' | 'write' | 'slow'
   /** The main statement of the request. */
   readonly text: string
   /** Milliseconds that each statement may take. */

@@ -16,10 +16,12 @@ export const loginOf = (side: Side): LoginSide => (side === 'behalf' ? 'own' : s
 /**
  * `read`: short and repeatable; shares a connection with other reads.
  * `probe`: a read of unknown duration; alone on a connection, so that no flight waits for it.
+ * `row`: a small write that runs no user code: short unless it waits for a lock, and undone when it is cut. When as many writes
+ * are at work as the cores are good for, it shares a connection with others of its kind.
  * `write`: may wait for a lock, and happens once; alone.
  * `slow`: may take long; alone.
  */
-export type Kind = 'read' | 'probe' | 'write' | 'slow'
+export type Kind = 'read' | 'probe' | 'row' | 'write' | 'slow'
 
 /**
  * What a connection at work counts as. `short` ends soon by its limit: probes, and writes on a connection of the reserve.

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
 import { Connection } from '../protocol/connection.ts'
+import { openConnection } from '../protocol/driver.ts'
 
 const SETUP = `
   create table notes (id int primary key, n int not null default 0, label text not null default 'note');
@@ -100,6 +101,26 @@ test('while writes wait and more of them come than there are connections, other 
   for (const { status, text } of await Promise.all(stuck)) assert.equal(status, 200, text)
   const [{ changes }] = await api.sql(`select count(*) as changes from svc.changes where table_name = 'gated'`)
   assert.equal(Number(changes), 20)
+})
+
+test('of small writes that share connections, one that waits for a stranger’s lock holds up no other and is done once', async () => {
+  const api = await startServer()
+  await api.sql('create table rows (id int primary key)')
+  const stranger = await openConnection({ url: api.databaseUrl })
+  for (const end of ['rollback', 'commit']) {
+    const id = end === 'commit' ? 1 : 2
+    await stranger.query(`begin; insert into rows values (${id})`)
+    const stuck = api.call('POST /api/collections/rows', { json: { id } })
+    const others = await Promise.all(
+      Array.from({ length: 100 }, (_, i) => api.call('POST /api/collections/rows', { json: { id: id * 1000 + i } })),
+    )
+    assert.deepEqual([...new Set(others.map(({ status }) => status))], [201])
+    await stranger.query(end)
+    assert.equal((await stuck).status, end === 'commit' ? 409 : 201)
+  }
+  await stranger.end()
+  const [{ n }] = await api.sql(`select count(*)::int as n from svc.changes where table_name = 'rows' and key = '2'`)
+  assert.equal(n, 1, 'what was flown again is logged once')
 })
 
 test('those who write to one row hold one connection between them', async () => {

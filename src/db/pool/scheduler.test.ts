@@ -310,6 +310,98 @@ test('no more writes are at work at once than the cores are good for; one that t
   assert.equal(started(writes), 5)
 })
 
+test('small writes have a connection each while few are at work, then share those, sixteen on each', async () => {
+  const { many, ask, busy } = start({ writers: 2 })
+  const writes = many(33, 'row')
+  await turn()
+  assert.deepEqual(
+    busy().map(({ flights }) => flights.length),
+    [16, 16],
+  )
+  assert.equal(started(writes), 32)
+  assert.deepEqual(writes[0]?.limits, [50])
+  busy()[0]?.answer()
+  assert.equal(started(writes), 33)
+  const read = ask('read')
+  await turn()
+  assert.equal(read.at?.flights.length, 1, 'no read waits behind a write')
+})
+
+test('small writes on our own machine are on a connection for each core while they are short, on more when they are not', async () => {
+  const { many, busy, clock } = start({ writers: 8, crowd: 2, isNearby: true })
+  const writes = many(20, 'row')
+  await turn()
+  assert.equal(new Set(writes.map(({ at }) => at)).size, 2)
+  for (let i = 0; i < 5; i++) {
+    await clock.advance(50)
+    for (const connection of busy()) connection.answer()
+  }
+  const later = many(12, 'row')
+  await turn()
+  assert.equal(new Set([...writes, ...later].map(({ at }) => at)).size, 8)
+})
+
+test('a small write that is cut is flown again alone under its own timeout; what is behind it goes on', async () => {
+  const { many, ask, busy } = start({ writers: 1 })
+  const [first, second] = many(2, 'row')
+  await turn()
+  first?.at?.answer(cut())
+  await turn()
+  assert.deepEqual([first?.outcome, first?.limits, second?.outcome], ['waits', [50], 'waits'])
+  second?.at?.answer()
+  await turn()
+  assert.deepEqual([first?.limits, second?.outcome], [[50, TIMEOUT_MS], 'answered'])
+  busy()[0]?.answer()
+  assert.equal(first?.outcome, 'answered')
+  assert.deepEqual(ask('row').limits, [50], 'once is an accident')
+})
+
+test('while a small write that was cut is tried alone, those of its text have connections of their own', async () => {
+  const { ask } = start({ writers: 8, crowd: 2, isNearby: true })
+  const stuck = ask('row')
+  await turn()
+  stuck.at?.answer(cut())
+  await turn()
+  const same = ask('row')
+  await turn()
+  assert.deepEqual([stuck.limits, same.limits], [[50, TIMEOUT_MS], [TIMEOUT_MS]])
+  stuck.at?.answer()
+  await turn()
+  const next = ask('row')
+  await turn()
+  assert.deepEqual(next.limits, [50])
+})
+
+test('small writes of a text that takes long alone too do not share a connection for ten seconds', async () => {
+  const { many, ask, answerAll, clock } = start({ writers: 1 })
+  const slow = ask('row', { text: 'slow' })
+  await turn()
+  slow.at?.answer(cut())
+  await turn()
+  await clock.advance(100)
+  slow.at?.answer()
+  const again = many(2, 'row', { text: 'slow' })
+  await turn()
+  assert.deepEqual(
+    again.map(({ limits }) => limits),
+    [[TIMEOUT_MS], []],
+  )
+  await answerAll()
+  await answerAll()
+  await clock.advance(10_000)
+  assert.deepEqual(ask('row', { text: 'slow' }).limits, [50])
+})
+
+test('a small write whose caller leaves is not cancelled, for others are behind it, and its caller is told how it ended', async () => {
+  const { many } = start({ writers: 1 })
+  const [first] = many(2, 'row')
+  await turn()
+  first?.leave()
+  assert.deepEqual([first?.outcome, first?.at?.cancelled], ['waits', []])
+  first?.at?.answer()
+  assert.equal(first?.outcome, 'answered')
+})
+
 test('a write has a connection to itself and its own timeout', async () => {
   const { many } = start()
   const writes = many(3, 'write')

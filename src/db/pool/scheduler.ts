@@ -4,32 +4,22 @@ import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
+import { type Slot, type SlotOptions, Slots } from './slots.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
   IDLE_CLOSE_MS,
-  PIPELINE_DEPTH,
-  PIPELINE_SPREAD,
   READ_LIMIT_MS,
-  READS_AVERAGED,
   REBALANCE_IDLE_MS,
   RESERVED_WRITE_LIMIT_MS,
-  SHORT_READ_MS,
   TICK_MS,
   TRIM_EVERY_MS,
-  USUAL_WRITE_MS,
 } from './tuning.ts'
 
 export type SchedulerClock = { now(): number; every(ms: number, run: () => void): () => void }
 
-export type SchedulerOptions = {
+export type SchedulerOptions = Pick<SlotOptions, 'crowd' | 'writers' | 'isNearby'> & {
   max: number
   min: Readonly<Record<LoginSide, number>>
-  /** Connections of one side that reads are put on before they wait. */
-  crowd: number
-  /** Usual writes of callers at work at the same time, on each login. */
-  writers: number
-  /** PostgreSQL is on the machine of this process. */
-  isNearby: boolean
   acquireTimeoutMs: number
   clock: SchedulerClock
   open(login: LoginSide, events: ConnectionEvents): Promise<PooledConnection>
@@ -49,28 +39,23 @@ type Waiter = {
   isOver: boolean
 }
 
-/** A connection as the scheduler sees it. */
-type Slot = {
-  readonly login: LoginSide
-  readonly connection: PooledConnection
-  /** What it is at work on, and what it counts as; undefined while it rests. */
-  work: { readonly kind: Kind; readonly share: Share } | undefined
-  /** Requests on it. */
-  load: number
-  restsSince: number
-  /** When it began with what is at work now. */
-  since: number
-}
-
 const LOGINS: readonly LoginSide[] = ['own', 'callers', 'writers', 'readers']
 /** Administrators' requests are all slow work, so they have no other queue. */
 const SIDES: readonly Side[] = ['own', 'callers', 'behalf']
 const ADMIN_SIDES: readonly Side[] = ['writers', 'readers']
-const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], write: [], slow: [] })
+const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], row: [], write: [], slow: [] })
+/** What a request becomes when it took longer than its limit. */
+const AFTER_CUT: Readonly<Record<Kind, Kind>> = {
+  read: 'probe',
+  probe: 'slow',
+  row: 'write',
+  write: 'slow',
+  slow: 'slow',
+}
 const isWaiting = ({ isOver }: Waiter): boolean => !isOver
 type Lane = { readonly side: Side; readonly kind: Kind }
 const ALONE: readonly Lane[] = [
-  ...(['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind }))),
+  ...(['row', 'write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind }))),
   ...ADMIN_SIDES.map((side) => ({ side, kind: 'slow' as const })),
 ]
 const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALONE]
@@ -84,6 +69,7 @@ const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as 
  * |---|---|---|---|
  * | read: known to be fast | shared, up to 16 at once | 50 ms | probe, and its text stays fast |
  * | probe: a read of unknown text | alone, one per text at a time | 50 ms | slow, and its text for 10 s |
+ * | row: a small write without user code | alone while few are at work, else shared, up to 16 at once | 50 ms | write |
  * | write on the reserve | alone | 200 ms | slow |
  * | write elsewhere, slow | alone | its own timeout | – |
  *
@@ -91,7 +77,7 @@ const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as 
  * |---|---|---|
  * | opening | a request waits that `Reserves` admits, and there are fewer than `max` | it is logged in, then resting |
  * | resting | nothing is on it | work comes; 60 s pass; the other login needs its slot |
- * | shared | reads are on it | the last one is answered |
+ * | shared | reads, or small writes, are on it | the last one is answered |
  * | alone | a probe, a write, slow work or a transaction is on it | that is done |
  * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its slot is free |
  */
@@ -110,9 +96,7 @@ export class ConnectionScheduler {
   readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0, writers: 0, readers: 0 }
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
-  #slots: Slot[] = []
-  /** Milliseconds between two answers of a busy shared connection, as a moving average. */
-  #readMs = 0
+  readonly #slots: Slots
   /** Which of ALONE is next. */
   #turn = 0
   /** While anything waits. */
@@ -123,17 +107,25 @@ export class ConnectionScheduler {
   constructor(options: SchedulerOptions) {
     this.#options = options
     this.#reserves = new Reserves(options.max)
+    const { crowd, writers, isNearby, clock } = options
+    this.#slots = new Slots({
+      crowd,
+      writers,
+      isNearby,
+      now: () => clock.now(),
+      onFewReaders: (side) => this.#grow(side, 'read'),
+    })
     this.#stopTrimming = options.clock.every(TRIM_EVERY_MS, () => this.#trim())
   }
 
   get size(): number {
-    return this.#slots.length
+    return this.#slots.all.length
   }
   get idle(): number {
-    return this.#slots.filter(({ work }) => !work).length
+    return this.#slots.all.filter(({ work }) => !work).length
   }
   sizeOf(login: LoginSide): number {
-    return this.#slots.filter((slot) => slot.login === login).length
+    return this.#slots.of(login).length
   }
 
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
@@ -170,7 +162,7 @@ export class ConnectionScheduler {
   }
 
   destroyAll(): void {
-    for (const { connection } of this.#slots) connection.destroy()
+    for (const { connection } of this.#slots.all) connection.destroy()
   }
 
   async close(): Promise<void> {
@@ -178,11 +170,16 @@ export class ConnectionScheduler {
     this.#stopTicking?.()
     this.#stopTrimming()
     this.failWaiters()
-    await Promise.all(this.#slots.map(({ connection }) => connection.close()))
+    await Promise.all(this.#slots.all.map(({ connection }) => connection.close()))
   }
 
-  /** A read that was cut once does not share a connection again. */
+  /** What was cut once does not share a connection again. */
   #kindOf({ kind, text }: PoolRequest, wasCut = false): Kind {
+    if (kind === 'row') {
+      const isAlone =
+        wasCut || this.#timings.isRetried(text) || this.#timings.isKnownSlow(text, this.#options.clock.now())
+      return isAlone ? 'write' : 'row'
+    }
     if (kind !== 'read' || (!wasCut && this.#timings.isKnownFast(text))) return kind
     return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
   }
@@ -207,59 +204,11 @@ export class ConnectionScheduler {
   #startNow(waiter: Waiter): boolean {
     const { kind, request } = waiter
     if (kind === 'probe' && this.#probing.has(request.text)) return false
-    if (kind === 'write' && this.#isCrowdedByWrites(request.side)) return false
-    const slot = kind === 'read' ? this.#findShared(request.side) : this.#findResting(request.side)
-    const share = slot?.work?.share ?? (slot && this.#reserves.admit(request.side, kind, this.#busy))
-    if (slot && share) this.#start(waiter, slot, share)
-    return slot !== undefined && share !== undefined
-  }
-
-  #findResting(side: Side): Slot | undefined {
-    const login = loginOf(side)
-    return this.#slots.find((slot) => slot.login === login && !slot.work && slot.connection.isIdle)
-  }
-
-  /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
-  get #crowd(): number {
-    const { crowd, isNearby } = this.#options
-    return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
-  }
-
-  /**
-   * Callers' writes wait for each other; the server's own for none of them. Writes that take longer than usual, such as those
-   * that wait for a lock, do not count.
-   */
-  #isCrowdedByWrites(side: Side): boolean {
-    if (side === 'own') return false
-    const [login, young] = [loginOf(side), this.#options.clock.now() - USUAL_WRITE_MS]
-    let count = 0
-    for (const { work, since, login: other } of this.#slots) {
-      if (other === login && work?.kind === 'write' && work.share !== 'own' && since > young) count++
-    }
-    return count >= this.#options.writers
-  }
-
-  #countRead(slot: Slot): void {
-    const now = this.#options.clock.now()
-    this.#readMs += (now - slot.since - this.#readMs) / READS_AVERAGED
-    slot.since = now
-  }
-
-  /** The least busy of as few connections as suffice. */
-  #findShared(side: Side): Slot | undefined {
-    let reads = 0
-    for (const slot of this.#slots) if (slot.login === side && slot.work?.kind === 'read') reads += slot.load
-    const enough = Math.min(this.#crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
-    const mayTake = this.#reserves.admit(side, 'read', this.#busy) !== undefined
-    let best: Slot | undefined
-    let seen = 0
-    for (const slot of this.#slots) {
-      if (slot.login !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
-      if (slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
-      if (++seen === enough) break
-    }
-    if (best && seen < enough) this.#grow(side, 'read')
-    return best
+    const share = this.#reserves.admit(request.side, kind, this.#busy)
+    const slot = this.#slots.find(kind, request.side, share !== undefined)
+    const counted = slot?.work?.share ?? share
+    if (slot && counted) this.#start(waiter, slot, counted)
+    return slot !== undefined && counted !== undefined
   }
 
   #start(waiter: Waiter, slot: Slot, share: Share): void {
@@ -275,36 +224,41 @@ export class ConnectionScheduler {
     const isLimited = limitMs < request.timeoutMs
     const flight = request.start(slot.connection, Math.min(limitMs, request.timeoutMs), (error, done) => {
       slot.load--
-      if (kind === 'read') this.#countRead(slot)
-      this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), error, done)
+      const tookMs = this.#slots.countAnswer(slot, kind)
+      this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), tookMs, error, done)
       if (!done) this.#onRoom(slot) // for a flight the connection says so
     })
     waiter.slot = slot
     waiter.flight = flight
   }
 
-  #onDone(waiter: Waiter, isCut: boolean, error: PgError | AppError | null, flight?: Flight): void {
+  #onDone(waiter: Waiter, isCut: boolean, tookMs: number, error: PgError | AppError | null, flight?: Flight): void {
     const { kind, request } = waiter
     waiter.slot = undefined
     waiter.flight = undefined
     if (kind === 'probe') {
       this.#probing.delete(request.text)
       if (!error) this.#timings.inTime(request.text)
-      if (isCut) this.#timings.tooLong(request.text, this.#options.clock.now())
+    }
+    // What shared a connection may have been cut because the machine is busy: its second try shows it.
+    if (isCut ? kind === 'probe' : waiter.wasCut && kind === 'write' && tookMs > READ_LIMIT_MS) {
+      this.#timings.tooLong(request.text, this.#options.clock.now())
     }
     if (!isCut || waiter.isLeft) this.#finish(waiter, error, flight)
     else {
+      if (kind === 'row') this.#timings.retry(request.text)
       waiter.wasCut = true
-      waiter.kind = kind === 'read' ? 'probe' : 'slow'
+      waiter.kind = AFTER_CUT[kind]
       this.#place(waiter)
     }
   }
 
-  /** What waits never runs; what may take long is cancelled; what has a limit ends by itself. */
+  /** What waits never runs; what may take long is cancelled; what has a limit ends by itself, and a write is told how. */
   #leave(waiter: Waiter): void {
     waiter.isLeft = true
-    const isLimited = waiter.kind === 'read' || waiter.kind === 'probe'
-    const { slot, flight } = waiter
+    const { kind, slot, flight } = waiter
+    if (slot && kind === 'row') return
+    const isLimited = kind === 'read' || kind === 'probe'
     if (slot && flight && !isLimited) void slot.connection.cancel(flight)
     else this.#finish(waiter, new AppError('request_timeout', 'request was aborted'))
   }
@@ -312,6 +266,7 @@ export class ConnectionScheduler {
   #finish(waiter: Waiter, error: PgError | AppError | null, flight?: Flight): void {
     if (waiter.isOver) return
     waiter.isOver = true
+    if (waiter.wasCut && waiter.request.kind === 'row') this.#timings.endRetry(waiter.request.text)
     waiter.request.onDone(error, flight)
   }
 
@@ -348,7 +303,8 @@ export class ConnectionScheduler {
     const at = kind === 'probe' ? queue.findIndex(isNext) : 0
     const next = queue[at]
     if (!next) return false
-    const newKind = kind === 'read' || kind === 'probe' ? this.#kindOf(next.request, next.wasCut) : kind
+    const newKind =
+      kind === 'read' || kind === 'probe' || kind === 'row' ? this.#kindOf(next.request, next.wasCut) : kind
     const isMisplaced = newKind !== kind
     if (!next.isOver && !isMisplaced && !this.#startNow(next)) return false
     if (at === 0) queue.shift()
@@ -367,17 +323,17 @@ export class ConnectionScheduler {
     const forReads = (slot: Slot): boolean => slot.login === login && (slot.work?.kind ?? 'read') === 'read'
     const isEnough =
       kind === 'read'
-        ? this.#slots.filter(forReads).length + this.#opening[login] >= this.#crowd
-        : this.#opening[login] >= this.#queues[side][kind].length || this.#findResting(side)
+        ? this.#slots.all.filter(forReads).length + this.#opening[login] >= this.#slots.crowd
+        : this.#opening[login] >= this.#queues[side][kind].length || this.#slots.findResting(side)
     if (isEnough || this.#isClosed) return
     // What is on its way counts as taken.
     const opening = LOGINS.reduce((sum, each) => sum + this.#opening[each], 0)
     if (!this.#reserves.admit(side, kind, { ...this.#busy, long: this.#busy.long + opening })) return
-    if (this.#slots.length + opening < max) {
+    if (this.#slots.all.length + opening < max) {
       this.#open(login).catch(() => {}) // reported through onOpenFailed
       return
     }
-    const others = this.#slots.filter((slot) => slot.login !== login)
+    const others = this.#slots.all.filter((slot) => slot.login !== login)
     const resting = others.filter(({ work }) => !work)
     const isClosing = resting.some(({ connection }) => !connection.isIdle)
     const rested = resting.find(({ restsSince }) => restsSince <= clock.now() - REBALANCE_IDLE_MS)
@@ -385,7 +341,7 @@ export class ConnectionScheduler {
   }
 
   async #open(login: LoginSide): Promise<void> {
-    const { open, onOpenFailed, clock } = this.#options
+    const { open, onOpenFailed } = this.#options
     this.#opening[login]++
     let slot: Slot | undefined
     try {
@@ -394,8 +350,7 @@ export class ConnectionScheduler {
         onClosed: () => slot && this.#onClosed(slot),
       })
       if (this.#isClosed) return void connection.close()
-      slot = { login, connection, work: undefined, load: 0, restsSince: clock.now(), since: 0 }
-      this.#slots.push(slot)
+      slot = this.#slots.add(login, connection)
     } catch (error) {
       onOpenFailed(login, error as Error)
       throw error
@@ -407,7 +362,7 @@ export class ConnectionScheduler {
 
   #onClosed(slot: Slot): void {
     this.#rest(slot)
-    this.#slots = this.#slots.filter((known) => known !== slot)
+    this.#slots.remove(slot)
     if (this.#stopTicking) this.#serve()
   }
 
@@ -425,7 +380,7 @@ export class ConnectionScheduler {
   #trim(): void {
     const before = this.#options.clock.now() - IDLE_CLOSE_MS
     for (const login of LOGINS) {
-      const rested = this.#slots.filter((slot) => slot.login === login && !slot.work && slot.restsSince <= before)
+      const rested = this.#slots.of(login).filter(({ work, restsSince }) => !work && restsSince <= before)
       const spare = Math.max(0, this.sizeOf(login) - this.#options.min[login])
       for (const { connection } of rested.slice(0, spare)) void connection.close()
     }
@@ -433,6 +388,6 @@ export class ConnectionScheduler {
 }
 
 function limitOf(kind: Kind, share: Share): number {
-  if (kind === 'read' || kind === 'probe') return READ_LIMIT_MS
+  if (kind === 'read' || kind === 'probe' || kind === 'row') return READ_LIMIT_MS
   return kind === 'write' && share === 'short' ? RESERVED_WRITE_LIMIT_MS : Number.POSITIVE_INFINITY
 }

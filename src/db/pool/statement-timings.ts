@@ -1,7 +1,7 @@
 import { budgets } from '../../core/budgets.ts'
 import { MAX_KNOWN_SLOW, SLOW_FOR_MS } from './tuning.ts'
 
-/** Which reads are short, by their text: those that PostgreSQL answered within the limit. */
+/** Which statements are short, by their text: reads that PostgreSQL answered within the limit, writes that it did not cut. */
 export class StatementTimings {
   /** The strings are kept with the statements' names. */
   readonly #fast = new Set<string>()
@@ -9,6 +9,8 @@ export class StatementTimings {
   /** Text → until when. */
   readonly #slow = new Map<string, number>()
   #slowBytes = 0
+  /** Small writes that were cut on a shared connection and are tried alone: while one waits for a lock, more of them would too. */
+  readonly #retried = new Map<string, number>()
 
   isKnownFast(text: string): boolean {
     return this.#fast.has(text)
@@ -43,5 +45,19 @@ export class StatementTimings {
       this.#slowBytes = text.length
     }
     this.#slow.set(text, now + SLOW_FOR_MS)
+  }
+
+  retry(text: string): void {
+    this.#retried.set(text, (this.#retried.get(text) ?? 0) + 1)
+  }
+
+  endRetry(text: string): void {
+    const left = (this.#retried.get(text) ?? 1) - 1
+    if (left > 0) this.#retried.set(text, left)
+    else this.#retried.delete(text)
+  }
+
+  isRetried(text: string): boolean {
+    return this.#retried.has(text)
   }
 }

@@ -13,8 +13,8 @@ export const PIPELINE_SPREAD = 4
  * two cores, one backend instead of two: read by id 0.83 to 0.99 of a bare handler, list 0.71 to 0.81; a list of 1.8 ms
  * needs both.
  */
-export const SHORT_READ_MS = 0.5
-export const READS_AVERAGED = 64
+export const SHORT_MS = 0.5
+export const ANSWERS_AVERAGED = 64
 
 /**
  * PostgreSQL's `statement_timeout` for reads that share a connection, and for the first flight of an unknown read. What
@@ -27,6 +27,9 @@ export const RESERVED_WRITE_LIMIT_MS = 200
 export const SLOW_FOR_MS = 10_000
 /** Statements that are known to be slow at most; their texts are kept. */
 export const MAX_KNOWN_SLOW = 1_000
+
+/** A larger write may take long, and has a connection to itself. */
+export const SMALL_WRITE_BYTES = 64 * 1024
 
 /** How long a flight waits for a lock, and for its turn to write to a row. */
 export const LOCK_TIMEOUT_MS = 8_000

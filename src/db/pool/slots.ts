@@ -1,0 +1,131 @@
+import type { PooledConnection } from './request.ts'
+import { type Kind, type LoginSide, loginOf, type Share, type Side } from './reserves.ts'
+import { ANSWERS_AVERAGED, PIPELINE_DEPTH, PIPELINE_SPREAD, SHORT_MS, USUAL_WRITE_MS } from './tuning.ts'
+
+/** A connection as the scheduler sees it. */
+export type Slot = {
+  readonly login: LoginSide
+  readonly connection: PooledConnection
+  /** What it is at work on, and what it counts as; undefined while it rests. */
+  work: { readonly kind: Kind; readonly share: Share } | undefined
+  /** Requests on it. */
+  load: number
+  restsSince: number
+  /** When it began with what is at work now. */
+  since: number
+}
+
+export type SlotOptions = {
+  /** Connections of one side that reads are put on before they wait. */
+  crowd: number
+  /** Usual writes of callers at work at the same time, on each login. */
+  writers: number
+  /** PostgreSQL is on the machine of this process. */
+  isNearby: boolean
+  now(): number
+  /** Reads are on fewer connections than they should be. */
+  onFewReaders(side: Side): void
+}
+
+/** The connections of a scheduler, and which of them a request of a kind goes to. */
+export class Slots {
+  readonly #options: SlotOptions
+  #all: Slot[] = []
+  /** Milliseconds between two answers of a busy shared connection, as moving averages. */
+  readonly #pace = { read: 0, row: 0 }
+
+  constructor(options: SlotOptions) {
+    this.#options = options
+  }
+
+  get all(): readonly Slot[] {
+    return this.#all
+  }
+
+  add(login: LoginSide, connection: PooledConnection): Slot {
+    const slot: Slot = { login, connection, work: undefined, load: 0, restsSince: this.#options.now(), since: 0 }
+    this.#all.push(slot)
+    return slot
+  }
+
+  remove(slot: Slot): void {
+    this.#all = this.#all.filter((known) => known !== slot)
+  }
+
+  of(login: LoginSide): Slot[] {
+    return this.#all.filter((slot) => slot.login === login)
+  }
+
+  /** Where the request can start now. `mayTake`: a connection that rests, too. */
+  find(kind: Kind, side: Side, mayTake: boolean): Slot | undefined {
+    if (kind === 'read') return this.#findReader(side, mayTake)
+    const isFree = mayTake && !this.#isCrowded(kind, side)
+    return (isFree ? this.findResting(side) : undefined) ?? (kind === 'row' ? this.#findWriter(side) : undefined)
+  }
+
+  findResting(side: Side): Slot | undefined {
+    const login = loginOf(side)
+    return this.#all.find((slot) => slot.login === login && !slot.work && slot.connection.isIdle)
+  }
+
+  /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
+  get crowd(): number {
+    const { crowd, isNearby } = this.#options
+    return isNearby && this.#pace.read < SHORT_MS ? Math.max(1, crowd - 1) : crowd
+  }
+
+  /** An answer came; what is behind it begins. Returns how long it took. */
+  countAnswer(slot: Slot, kind: Kind): number {
+    const now = this.#options.now()
+    const tookMs = now - slot.since
+    if (kind === 'read' || kind === 'row') this.#pace[kind] += (tookMs - this.#pace[kind]) / ANSWERS_AVERAGED
+    slot.since = now
+    return tookMs
+  }
+
+  /** The least busy of as few connections as suffice. */
+  #findReader(side: Side, mayTake: boolean): Slot | undefined {
+    let reads = 0
+    for (const slot of this.#all) if (slot.login === side && slot.work?.kind === 'read') reads += slot.load
+    const enough = Math.min(this.crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
+    let best: Slot | undefined
+    let seen = 0
+    for (const slot of this.#all) {
+      if (slot.login !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
+      if (slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
+      if (++seen === enough) break
+    }
+    if (best && seen < enough) this.#options.onFewReaders(side)
+    return best
+  }
+
+  /** The least busy connection that small writes are on. */
+  #findWriter(side: Side): Slot | undefined {
+    let best: Slot | undefined
+    for (const slot of this.#all) {
+      if (slot.login === side && slot.work?.kind === 'row' && slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
+    }
+    return best
+  }
+
+  /**
+   * Callers' writes wait for each other; the server's own for none of them. Writes that take longer than usual, such as those
+   * that wait for a lock, do not count.
+   */
+  #isCrowded(kind: Kind, side: Side): boolean {
+    if (side === 'own' || (kind !== 'write' && kind !== 'row')) return false
+    const [login, young] = [loginOf(side), this.#options.now() - USUAL_WRITE_MS]
+    let count = 0
+    for (const { work, since, login: other } of this.#all) {
+      const isWrite = work?.kind === 'write' || work?.kind === 'row'
+      if (other === login && isWrite && work.share !== 'own' && since > young) count++
+    }
+    return count >= (kind === 'row' ? this.#rowWriters : this.#options.writers)
+  }
+
+  /** Connections that small writes are on before they share: while they are short, one for each core. */
+  get #rowWriters(): number {
+    const { crowd, writers, isNearby } = this.#options
+    return isNearby && this.#pace.row < SHORT_MS ? Math.min(crowd, writers) : writers
+  }
+}
