@@ -21,7 +21,8 @@ export function writeTimes(file: string, times: Times): void {
 /** Estimates for a fresh clone: tests that wait for processes, leases and browsers take longest. */
 const GUESSES: [RegExp, number][] = [
   [/\/browser$/, 60],
-  [/\/faults\//, 20],
+  [/\/cli\.test$/, 40],
+  [/\/faults\/|embed\.test|backups\.test|-\d+$/, 20],
   [/\.abuse\.|\/journeys\/|\/abuse\/|browser|embedded|pure/, 10],
 ]
 

@@ -16,10 +16,18 @@ export type Batch = {
   code: string
 }
 
+/**
+ * For processes that run most of their code a few times: V8 optimises later, which otherwise takes a sixth of their
+ * processor time, and collects garbage less often.
+ */
+const FOR_SHORT_RUNS = ['--interrupt-budget=500000', '--min-semi-space-size=16']
+
 /** Runs each file in its own process and prints as `node --test` does. Returns seconds by file, and whether all passed. */
 export async function runBatch({ root, files, concurrency, timeoutMs, signal, code }: Batch) {
   const seconds = new Map<string, number>()
   let failed = false
+  // Node hands its own flags on to the processes of tests. The servers they spawn have those of users.
+  process.execArgv.push(...FOR_SHORT_RUNS)
   const results = run({ files, concurrency, signal, timeout: timeoutMs })
   results.on('test:fail', ({ todo }) => {
     if (todo === undefined || todo === false) failed = true

@@ -9,6 +9,14 @@ export const atEnd = (cleanup: () => unknown): void => void cleanups.push(cleanu
 /** Runs after the last file of the process. */
 export const atProcessEnd = (cleanup: () => unknown): void => void last.push(cleanup)
 
+/** Begins after the file; the next one need not wait for it. A failure is told after the last. */
+export const begunAtEnd = (cleanup: () => Promise<unknown>): void =>
+  atEnd(() => {
+    const done = cleanup()
+    done.catch(() => undefined)
+    atProcessEnd(() => done)
+  })
+
 let ending: Promise<void> = Promise.resolve()
 
 /** Everything, also when a part of it fails. One after the other: Node's own hook may come while the runner is at it. */

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { openConnection } from '../../src/db/protocol/driver.ts'
+import { prepareAdminLogins } from '../../src/db/setup/admin-logins.ts'
+import { prepareAuthenticator } from '../../src/db/setup/authenticator.ts'
 import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { migrate } from '../../src/db/setup/migrate.ts'
 import { prepareRoles } from '../../src/db/setup/roles.ts'
@@ -81,7 +83,10 @@ async function onCluster<T>(url: string, work: (client: pg.Client) => Promise<T>
 
 const templates = new Map<string, Promise<string>>()
 
-/** A migrated database to clone from, made once per cluster and set of migrations. */
+/**
+ * A migrated database to clone from, made once per cluster and set of migrations. It has the logins that a server makes at
+ * its first start, which take a third of such a start; createEmptyDatabase is for tests of that.
+ */
 function templateOf(url: string): Promise<string> {
   const known = templates.get(url)
   if (known) return known
@@ -101,9 +106,12 @@ async function makeTemplate(url: string): Promise<string> {
     const draft = `${name}_draft`
     await client.query(`drop database if exists "${draft}" with (force)`)
     await client.query(`create database "${draft}"`)
-    await onCluster(withDatabase(url, draft), async (inside) => {
+    const address = { url: withDatabase(url, draft) }
+    await onCluster(address.url, async (inside) => {
       await migrate(inside, MIGRATIONS)
       await prepareRoles(inside, ['public'])
+      const { login: callers } = await prepareAuthenticator(inside, address)
+      await prepareAdminLogins(inside, address, { callers, schemas: ['public'] })
     })
     await client.query(`alter database "${draft}" rename to "${name}"`)
   })

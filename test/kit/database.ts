@@ -1,6 +1,6 @@
 import type { Observe } from '../../src/core/observe.ts'
 import type { Pool } from '../../src/db/pool/pool.ts'
-import { atEnd } from './at-end.ts'
+import { atEnd, begunAtEnd } from './at-end.ts'
 import { createDatabase } from './cluster.ts'
 import { poolOn } from './pool.ts'
 
@@ -13,7 +13,7 @@ export async function testDatabase(observe: Observe = () => {}): Promise<{
   atEnd(cleanup: () => unknown): void
 }> {
   const { url, drop } = await createDatabase('embedded')
-  atEnd(drop)
+  begunAtEnd(drop)
   return {
     url,
     async open() {

@@ -9,7 +9,7 @@ import { createRing } from '../../src/cli/log/ring.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import type { Observation } from '../../src/core/observe.ts'
 import { openConnection } from '../../src/db/protocol/driver.ts'
-import { atEnd } from './at-end.ts'
+import { atEnd, begunAtEnd } from './at-end.ts'
 import { type ClusterKind, createDatabase } from './cluster.ts'
 import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
 import { eventually, PATIENCE_MS } from './eventually.ts'
@@ -111,7 +111,7 @@ async function databaseFor({ on, postgres = 'embedded' }: ServerOptions): Promis
   mkdirSync(storagePath, { recursive: true })
   atEnd(() => rmSync(filesOfTest, { recursive: true, force: true }))
   const { url, drop } = await createDatabase(postgres)
-  atEnd(drop)
+  begunAtEnd(drop)
   return url
 }
 
