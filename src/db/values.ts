@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { badRequest } from '../core/errors.ts'
-import type { Relayed } from './db.ts'
+import type { Relayed, Row } from './db.ts'
 import type { Value } from './sql.ts'
 
 /** Values are bound as text; PostgreSQL parses them by the parameter's type. */
@@ -44,12 +44,15 @@ const parsers: Record<number, (text: string) => unknown> = {
 }
 
 /** Rows as objects for the server's own use; request data stays JSON text. */
-export function toRow(fields: readonly pg.FieldDef[], texts: readonly (Relayed | null)[]): Record<string, unknown> {
-  const row: Record<string, unknown> = {}
-  for (const [i, field] of fields.entries()) {
-    const text = texts[i] ?? null
-    const parse = parsers[field.dataTypeID]
-    row[field.name] = typeof text === 'string' && parse ? parse(text) : text
-  }
-  return row
+export function toRows(fields: readonly pg.FieldDef[], rows: readonly (readonly (Relayed | null)[])[]): Row[] {
+  const columns = fields.map(({ name, dataTypeID }) => ({ name, parse: parsers[dataTypeID] }))
+  return rows.map((cells) => {
+    const row: Row = {}
+    for (let i = 0; i < columns.length; i++) {
+      const { name, parse } = columns[i] as (typeof columns)[number]
+      const cell = cells[i] ?? null
+      row[name] = parse && typeof cell === 'string' ? parse(cell) : cell
+    }
+    return row
+  })
 }

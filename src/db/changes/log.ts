@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
+import { getOrCreate } from '../../core/get-or-create.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -15,6 +16,7 @@ import { Settled } from './settled.ts'
 import {
   adoptChanges,
   CHANNEL,
+  type ChangedTable,
   type ChangeRow,
   changesAfter,
   crowdedOut,
@@ -230,7 +232,11 @@ export class ChangeLog {
     const point = pointOf(from)
     if (!point) throw new TypeError(`not a position: ${from}`)
     const rows = await this.#db.rows<ChangeRow>(who, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
-    return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: positionOf({ xid, id }) }))
+    const tables = new Map<string, ChangedTable>()
+    return rows.map(({ position, at, action, about, pk, key, record }) => {
+      const { oid, shape, schema, name } = getOrCreate(tables, about, () => JSON.parse(about) as ChangedTable)
+      return { position, at, action, oid, shape, schema, name, pk, key, record }
+    })
   }
 
   follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {

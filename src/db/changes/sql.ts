@@ -45,20 +45,21 @@ export const committedNow: Sql = sql`
   from (select pg_current_snapshot() as seen offset 0) now`
 
 export type ChangeRow = {
-  xid: string
-  id: string
+  /** `<xid>-<id>` */
+  position: string
   /** Milliseconds since 1970. */
   at: number
   action: LoggedAction
-  oid: number
-  shape: string
-  schema: string
-  name: string
+  /** JSON of a ChangedTable: one text for all changes of the page that are about the same. */
+  about: string
   pk: string
   /** See svc.key_text(); null where it is not known. */
   key: string | null
   record: Relayed | null
 }
+
+/** A table under its name of now, and the shape it had. */
+export type ChangedTable = { oid: number; shape: string; schema: string; name: string }
 
 /** A page of the log ends at either limit, but has at least one change. */
 export type PageSize = { changes: number; bytes: number }
@@ -76,28 +77,50 @@ const isBehind = (id: Sql): Sql => sql`c.id > ${id} - ${IDS_OF_ENTRY} and ${LAST
 const SIZE = sql`coalesce(octet_length(c.record::text), 0) + coalesce(octet_length(c.old_record::text), 0)
   + case when c.events > 1 then (select p.bytes from svc.change_packs p where p.id = c.id) else 0 end`
 
-/** Entries are chosen before they are unpacked, so that the cost of a page does not depend on the rest of the log. */
-const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
-  select v.* from (
-    select c.id, c.size, c.events, sum(c.size) over before as total, sum(c.events) over before as counted from (
-      select c.id, c.events::bigint, (${SIZE})::bigint as size
+/** The entries `c` of a page. They are chosen before they are unpacked, so that its cost does not depend on the rest of the log. */
+const entriesOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
+  select c.* from (
+    select c.*, sum(c.size) over before as total, sum(c.events) over before as counted from (
+      select c.id, c.xid, c.at, c.action, c.table_oid, c.shape, c.key, c.record, c.old_record, c.events, ${SIZE} as size
       from svc.change_log c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
     ) c window before as (order by c.id rows unbounded preceding)
-  ) c join svc.changes v on v.entry = c.id
-  where c.total - c.size < ${bytes}::bigint and c.counted - c.events < ${changes}::int and v.id > ${from}
-  order by v.id limit ${changes}::int`
+  ) c where c.total - c.size < ${bytes}::bigint and c.counted - c.events < ${changes}::int`
+
+const pageOf = (from: Sql, upTo: string, size: PageSize): Sql => sql`
+  select v.* from (${entriesOf(from, upTo, size)}) c join svc.changes v on v.entry = c.id
+  where v.id > ${from} order by v.id limit ${size.changes}::int`
 
 /**
  * A change belongs to a table, not to its name: it is delivered under the current name of the table. A change of a dropped
- * table has no schema if another table has its name now.
+ * table has no schema if another table has its name now. As svc.changes has them; but an entry of one change, which most are,
+ * is taken as it is, and what is known of its table is looked up once for all: that is what reading costs each write.
  */
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
-  select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid, c.shape::text as shape,
-         coalesce(n.nspname, case when to_regclass(format('%I.%I', c.schema_name, c.table_name)) is null then c.schema_name
-           else '' end) as schema,
-         coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.key, c.record::text as record
-  from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c
-  left join pg_class k on k.oid = c.table_oid left join pg_namespace n on n.oid = k.relnamespace order by c.id`
+  with entries as materialized (${entriesOf(sql`${from.id}::bigint`, upTo, size)}),
+  tables as materialized (
+    select t.shape, t.table_oid, s.key_columns, json_build_object('oid', t.table_oid::int8, 'shape', t.shape::text,
+      'schema', coalesce(n.nspname, case when to_regclass(format('%I.%I', s.schema_name, s.table_name)) is null then s.schema_name else '' end),
+      'name', coalesce(k.relname, s.table_name))::text as about,
+      case when cardinality(s.key_columns) = 1 then format('{%s: ', to_json(s.key_columns[1])) end as key_begin
+    from (select distinct shape, table_oid from entries) t
+    left join lateral (select * from svc.change_shapes s where s.id = t.shape limit 1) s on true
+    left join pg_class k on k.oid = t.table_oid left join pg_namespace n on n.oid = k.relnamespace
+  ), single as (
+    select c.id, c.xid, c.at, case c.action when 'c' then 'create' when 'u' then 'update' when 'd' then 'delete' else 'truncate' end as action,
+      t.about, case when t.key_begin is not null
+        then coalesce(t.key_begin || (coalesce(c.record, c.old_record) -> t.key_columns[1])::text || '}', '{}')
+        else (select coalesce(jsonb_object_agg(k.name, k.value), '{}') from (
+          select name, coalesce(c.record, c.old_record) -> name as value from unnest(t.key_columns) as name offset 0
+        ) k where k.value is not null)::text end as pk,
+      c.key, c.record::text as record
+    from entries c join tables t on t.shape = c.shape and t.table_oid = c.table_oid where c.events = 1
+  ), packed as (
+    select v.id, v.xid, v.at, v.action, t.about, v.pk::text as pk, v.key, v.record::text as record
+    from entries c join svc.changes v on v.entry = c.id join tables t on t.shape = c.shape and t.table_oid = c.table_oid
+    where c.events > 1 and v.id > ${from.id}::bigint
+  )
+  select concat(c.xid, '-', c.id) as position, date_part('epoch', c.at) * 1000 as at, c.action, c.about, c.pk, c.key, c.record
+  from (select * from single union all select * from packed) c order by c.id limit ${size.changes}::int`
 
 /** Changes of one table, from the first to the last of these ids, for the server's own login. */
 export const changesBetween = (first: string, last: string, table: { oid: number }): Sql => sql`

@@ -40,10 +40,11 @@ export const firstCell = (bytes: Buffer, at: number, asBytes: boolean): Relayed 
 /** All of them. */
 export function cellsOf(bytes: Buffer, start: number, asBytes: boolean): (Relayed | null)[] {
   let at = start + 2
-  return Array.from({ length: bytes.readUInt16BE(start) }, () => {
+  const cells = new Array<Relayed | null>(bytes.readUInt16BE(start))
+  for (let i = 0; i < cells.length; i++) {
     const length = bytes.readInt32BE(at)
-    const cell = cellAt(bytes, at + 4, length, asBytes)
+    cells[i] = cellAt(bytes, at + 4, length, asBytes)
     at += 4 + Math.max(0, length)
-    return cell
-  })
+  }
+  return cells
 }

@@ -4,7 +4,7 @@ import type { AppError } from '../../core/errors.ts'
 import type { Relayed } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Sql } from '../sql.ts'
-import { toRow, toText } from '../values.ts'
+import { toRows, toText } from '../values.ts'
 import { cellsOf, firstCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
@@ -66,7 +66,7 @@ export class Flight {
   }
 
   rows<T extends object>(): T[] {
-    return this.#rows.map((cells) => toRow(this.#fields, cells) as T)
+    return toRows(this.#fields, this.#rows) as T[]
   }
 
   /** What PostgreSQL calls what the last statement did. */

@@ -163,6 +163,7 @@ export class Hub implements PageSource {
     for (const reader of this.#readers) reader.onPage(changes)
     const end = this.#feed.here
     const level = [...this.#groups.values()].filter((group) => group.position === from)
+    if (level.length === 0) return
     try {
       const interests = level.map((group) => group.interest)
       const view = await this.#feed.view(changes, interests)
