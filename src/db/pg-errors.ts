@@ -136,6 +136,8 @@ export const isBadGeometry: ErrorTest = raised('XX000', '22023')
 export const isAborted: ErrorTest = raised('25P02')
 /** By its timeout or by a cancel request. */
 export const isCanceled: ErrorTest = raised('57014')
+/** It waited for a lock for longer than `lock_timeout`. */
+export const isLockTimeout: ErrorTest = raised('55P03')
 /** The connection broke or could not be opened. */
 export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)

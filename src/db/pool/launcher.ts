@@ -72,8 +72,8 @@ export class Launcher {
       kind,
       text: steps.at(-1)?.text ?? '',
       timeoutMs,
-      start: (connection, limitMs, onDone) => {
-        const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
+      start: (connection, limitMs, onDone, lockMs = lockTimeoutMs) => {
+        const { step } = this.#deps.session(who, limitMs, lockMs)
         if (once) {
           const plan = { session: step, steps, role, asBytes, maxBytes, once, logKey: this.#deps.logKey }
           const end: Done = (error, done) => {

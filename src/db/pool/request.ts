@@ -17,7 +17,10 @@ export type PoolRequest = {
   readonly text: string
   /** Milliseconds that each statement may take. */
   readonly timeoutMs: number
-  /** Called for each try; the connection is taken until `onDone` is called. A flight that is returned can be cancelled. */
-  start(connection: PooledConnection, timeoutMs: number, onDone: Done): Flight | undefined
+  /**
+   * Called for each try; the connection is taken until `onDone` is called. A flight that is returned can be cancelled.
+   * `lockMs`: how long it may wait for a lock on this try.
+   */
+  start(connection: PooledConnection, timeoutMs: number, onDone: Done, lockMs?: number): Flight | undefined
   onDone: Done
 }

@@ -319,7 +319,7 @@ test('small writes have a connection each while few are at work, then share thos
     [16, 16],
   )
   assert.equal(started(writes), 32)
-  assert.deepEqual(writes[0]?.limits, [50])
+  assert.deepEqual(writes[0]?.limits, [200])
   busy()[0]?.answer()
   assert.equal(started(writes), 33)
   const read = ask('read')
@@ -327,33 +327,61 @@ test('small writes have a connection each while few are at work, then share thos
   assert.equal(read.at?.flights.length, 1, 'no read waits behind a write')
 })
 
-test('small writes on our own machine are on a connection for each core while they are short, on more when they are not', async () => {
-  const { many, busy, clock } = start({ writers: 8, crowd: 2, isNearby: true })
-  const writes = many(20, 'row')
-  await turn()
-  assert.equal(new Set(writes.map(({ at }) => at)).size, 2)
-  for (let i = 0; i < 5; i++) {
+test('small writes on our own machine are on a connection for each core; on more for ten seconds when they wait for the disk', async () => {
+  const { many, answerAll, busy, clock } = start({ writers: 8, crowd: 2, isNearby: true })
+  const spread = async (count: number): Promise<number> => {
+    const writes = many(count, 'row')
+    await turn()
+    const used = new Set(writes.map(({ at }) => at)).size
+    await answerAll()
+    return used
+  }
+  assert.equal(await spread(20), 2)
+  for (let i = 0; i < 60; i++) {
+    many(4, 'row')
+    await turn()
     await clock.advance(50)
     for (const connection of busy()) connection.answer()
+    await answerAll()
   }
-  const later = many(12, 'row')
-  await turn()
-  assert.equal(new Set([...writes, ...later].map(({ at }) => at)).size, 8)
+  assert.equal(await spread(20), 2, 'half of them did not wait')
+  for (let i = 0; i < 60; i++) {
+    many(2, 'row')
+    await turn()
+    await clock.advance(50)
+    await answerAll()
+  }
+  assert.equal(await spread(20), 8)
+  await clock.advance(10_000)
+  assert.equal(await spread(20), 2)
 })
 
-test('a small write that is cut is flown again alone under its own timeout; what is behind it goes on', async () => {
-  const { many, ask, busy } = start({ writers: 1 })
-  const [first, second] = many(2, 'row')
+for (const [what, error] of [
+  ['takes long', cut()],
+  ['waits for a lock', refused('55P03')],
+] as const) {
+  test(`a small write that ${what} is flown again alone under its own timeout; what is behind it goes on`, async () => {
+    const { many, ask, busy } = start({ writers: 1 })
+    const [first, second] = many(2, 'row')
+    await turn()
+    first?.at?.answer(error)
+    await turn()
+    assert.deepEqual([first?.outcome, first?.limits, second?.outcome], ['waits', [200], 'waits'])
+    second?.at?.answer()
+    await turn()
+    assert.deepEqual([first?.limits, second?.outcome], [[200, TIMEOUT_MS], 'answered'])
+    busy()[0]?.answer()
+    assert.equal(first?.outcome, 'answered')
+    assert.deepEqual(ask('row').limits, [200], 'once is an accident')
+  })
+}
+
+test('a write that waits for a lock alone, until its own lock timeout, is refused', async () => {
+  const { ask } = start()
+  const write = ask('write')
   await turn()
-  first?.at?.answer(cut())
-  await turn()
-  assert.deepEqual([first?.outcome, first?.limits, second?.outcome], ['waits', [50], 'waits'])
-  second?.at?.answer()
-  await turn()
-  assert.deepEqual([first?.limits, second?.outcome], [[50, TIMEOUT_MS], 'answered'])
-  busy()[0]?.answer()
-  assert.equal(first?.outcome, 'answered')
-  assert.deepEqual(ask('row').limits, [50], 'once is an accident')
+  write.at?.answer(refused('55P03'))
+  assert.equal((write.outcome as PgError).code, '55P03')
 })
 
 test('while a small write that was cut is tried alone, those of its text have connections of their own', async () => {
@@ -364,12 +392,12 @@ test('while a small write that was cut is tried alone, those of its text have co
   await turn()
   const same = ask('row')
   await turn()
-  assert.deepEqual([stuck.limits, same.limits], [[50, TIMEOUT_MS], [TIMEOUT_MS]])
+  assert.deepEqual([stuck.limits, same.limits], [[200, TIMEOUT_MS], [TIMEOUT_MS]])
   stuck.at?.answer()
   await turn()
   const next = ask('row')
   await turn()
-  assert.deepEqual(next.limits, [50])
+  assert.deepEqual(next.limits, [200])
 })
 
 test('small writes of a text that takes long alone too do not share a connection for ten seconds', async () => {
@@ -389,7 +417,7 @@ test('small writes of a text that takes long alone too do not share a connection
   await answerAll()
   await answerAll()
   await clock.advance(10_000)
-  assert.deepEqual(ask('row', { text: 'slow' }).limits, [50])
+  assert.deepEqual(ask('row', { text: 'slow' }).limits, [200])
 })
 
 test('a small write whose caller leaves is not cancelled, for others are behind it, and its caller is told how it ended', async () => {

@@ -1,8 +1,8 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
-import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
+import { isCanceled, isCanceledByRequest, isLockTimeout, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
-import type { PooledConnection, PoolRequest } from './request.ts'
+import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { type Slot, type SlotOptions, Slots } from './slots.ts'
 import { StatementTimings } from './statement-timings.ts'
@@ -10,7 +10,8 @@ import {
   IDLE_CLOSE_MS,
   READ_LIMIT_MS,
   REBALANCE_IDLE_MS,
-  RESERVED_WRITE_LIMIT_MS,
+  SHARED_LOCK_MS,
+  SHORT_WRITE_LIMIT_MS,
   TICK_MS,
   TRIM_EVERY_MS,
 } from './tuning.ts'
@@ -69,7 +70,7 @@ const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as 
  * |---|---|---|---|
  * | read: known to be fast | shared, up to 16 at once | 50 ms | probe, and its text stays fast |
  * | probe: a read of unknown text | alone, one per text at a time | 50 ms | slow, and its text for 10 s |
- * | row: a small write without user code | alone while few are at work, else shared, up to 16 at once | 50 ms | write |
+ * | row: a small write without user code | alone while few are at work, else shared, up to 16 at once | 200 ms, 20 ms for a lock | write |
  * | write on the reserve | alone | 200 ms | slow |
  * | write elsewhere, slow | alone | its own timeout | – |
  *
@@ -222,12 +223,16 @@ export class ConnectionScheduler {
     if (kind === 'probe') this.#probing.add(request.text)
     const limitMs = limitOf(kind, share)
     const isLimited = limitMs < request.timeoutMs
-    const flight = request.start(slot.connection, Math.min(limitMs, request.timeoutMs), (error, done) => {
+    const isRow = kind === 'row'
+    const done: Done = (error, flight) => {
       slot.load--
       const tookMs = this.#slots.countAnswer(slot, kind)
-      this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), tookMs, error, done)
-      if (!done) this.#onRoom(slot) // for a flight the connection says so
-    })
+      const isCut = isLimited && isCanceled(error) && !isCanceledByRequest(error)
+      this.#onDone(waiter, isCut || (isRow && isLockTimeout(error)), tookMs, error, flight)
+      if (!flight) this.#onRoom(slot) // for a flight the connection says so
+    }
+    const timeoutMs = Math.min(limitMs, request.timeoutMs)
+    const flight = request.start(slot.connection, timeoutMs, done, isRow ? SHARED_LOCK_MS : undefined)
     waiter.slot = slot
     waiter.flight = flight
   }
@@ -388,6 +393,6 @@ export class ConnectionScheduler {
 }
 
 function limitOf(kind: Kind, share: Share): number {
-  if (kind === 'read' || kind === 'probe' || kind === 'row') return READ_LIMIT_MS
-  return kind === 'write' && share === 'short' ? RESERVED_WRITE_LIMIT_MS : Number.POSITIVE_INFINITY
+  if (kind === 'read' || kind === 'probe') return READ_LIMIT_MS
+  return kind === 'row' || (kind === 'write' && share === 'short') ? SHORT_WRITE_LIMIT_MS : Number.POSITIVE_INFINITY
 }

@@ -1,6 +1,15 @@
 import type { PooledConnection } from './request.ts'
 import { type Kind, type LoginSide, loginOf, type Share, type Side } from './reserves.ts'
-import { ANSWERS_AVERAGED, PIPELINE_DEPTH, PIPELINE_SPREAD, SHORT_MS, USUAL_WRITE_MS } from './tuning.ts'
+import {
+  ANSWERS_AVERAGED,
+  LONG_WRITE_MS,
+  MOSTLY,
+  PIPELINE_DEPTH,
+  PIPELINE_SPREAD,
+  SHORT_READ_MS,
+  SPREAD_FOR_MS,
+  USUAL_WRITE_MS,
+} from './tuning.ts'
 
 /** A connection as the scheduler sees it. */
 export type Slot = {
@@ -31,8 +40,12 @@ export type SlotOptions = {
 export class Slots {
   readonly #options: SlotOptions
   #all: Slot[] = []
-  /** Milliseconds between two answers of a busy shared connection, as moving averages. */
-  readonly #pace = { read: 0, row: 0 }
+  /** Milliseconds between two answers of a busy shared connection, as a moving average. */
+  #readMs = 0
+  /** Of small writes the share that took long, also an average: nearly all do when commits wait for the disk. */
+  #longWrites = 0
+  /** Until when small writes are spread, because they wait for the disk. */
+  #spreadUntil = 0
 
   constructor(options: SlotOptions) {
     this.#options = options
@@ -71,14 +84,15 @@ export class Slots {
   /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
   get crowd(): number {
     const { crowd, isNearby } = this.#options
-    return isNearby && this.#pace.read < SHORT_MS ? Math.max(1, crowd - 1) : crowd
+    return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
   }
 
   /** An answer came; what is behind it begins. Returns how long it took. */
   countAnswer(slot: Slot, kind: Kind): number {
     const now = this.#options.now()
     const tookMs = now - slot.since
-    if (kind === 'read' || kind === 'row') this.#pace[kind] += (tookMs - this.#pace[kind]) / ANSWERS_AVERAGED
+    if (kind === 'read') this.#readMs += (tookMs - this.#readMs) / ANSWERS_AVERAGED
+    if (kind === 'row' && now >= this.#spreadUntil) this.#countWrite(now, tookMs)
     slot.since = now
     return tookMs
   }
@@ -123,9 +137,19 @@ export class Slots {
     return count >= (kind === 'row' ? this.#rowWriters : this.#options.writers)
   }
 
-  /** Connections that small writes are on before they share: while they are short, one for each core. */
+  /**
+   * Connections that small writes are on before they share: one for each core, because more backends take turns on them. Those
+   * that wait for the disk need no core, and more of them are flushed together.
+   */
   get #rowWriters(): number {
-    const { crowd, writers, isNearby } = this.#options
-    return isNearby && this.#pace.row < SHORT_MS ? Math.min(crowd, writers) : writers
+    const { crowd, writers, isNearby, now } = this.#options
+    return isNearby && now() >= this.#spreadUntil ? Math.min(crowd, writers) : writers
+  }
+
+  #countWrite(now: number, tookMs: number): void {
+    this.#longWrites += ((tookMs > LONG_WRITE_MS ? 1 : 0) - this.#longWrites) / ANSWERS_AVERAGED
+    if (this.#longWrites < MOSTLY) return
+    this.#spreadUntil = now + SPREAD_FOR_MS
+    this.#longWrites = 0
   }
 }
