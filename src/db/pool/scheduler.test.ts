@@ -310,18 +310,18 @@ test('no more writes are at work at once than the cores are good for; one that t
   assert.equal(started(writes), 5)
 })
 
-test('small writes have a connection each while few are at work, then share those, sixteen on each', async () => {
+test('small writes have a connection each while few are at work, then share those, four on each', async () => {
   const { many, ask, busy } = start({ writers: 2 })
-  const writes = many(33, 'row')
+  const writes = many(9, 'row')
   await turn()
   assert.deepEqual(
     busy().map(({ flights }) => flights.length),
-    [16, 16],
+    [4, 4],
   )
-  assert.equal(started(writes), 32)
+  assert.equal(started(writes), 8)
   assert.deepEqual(writes[0]?.limits, [200])
   busy()[0]?.answer()
-  assert.equal(started(writes), 33)
+  assert.equal(started(writes), 9)
   const read = ask('read')
   await turn()
   assert.equal(read.at?.flights.length, 1, 'no read waits behind a write')

@@ -70,7 +70,7 @@ const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as 
  * |---|---|---|---|
  * | read: known to be fast | shared, up to 16 at once | 50 ms | probe, and its text stays fast |
  * | probe: a read of unknown text | alone, one per text at a time | 50 ms | slow, and its text for 10 s |
- * | row: a small write without user code | alone while few are at work, else shared, up to 16 at once | 200 ms, 20 ms for a lock | write |
+ * | row: a small write without user code | alone while few are at work, else shared, up to 4 at once | 200 ms, 20 ms for a lock | write |
  * | write on the reserve | alone | 200 ms | slow |
  * | write elsewhere, slow | alone | its own timeout | – |
  *

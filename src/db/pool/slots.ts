@@ -6,6 +6,7 @@ import {
   MOSTLY,
   PIPELINE_DEPTH,
   PIPELINE_SPREAD,
+  ROW_DEPTH,
   SHORT_READ_MS,
   SPREAD_FOR_MS,
   USUAL_WRITE_MS,
@@ -117,7 +118,7 @@ export class Slots {
   #findWriter(side: Side): Slot | undefined {
     let best: Slot | undefined
     for (const slot of this.#all) {
-      if (slot.login === side && slot.work?.kind === 'row' && slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
+      if (slot.login === side && slot.work?.kind === 'row' && slot.load < (best?.load ?? ROW_DEPTH)) best = slot
     }
     return best
   }
