@@ -46,6 +46,8 @@ export async function streamBaseBackup(
   let manifest: string | undefined
   const worker = new ChunkWorker(AHEAD + 1, CHUNK)
   try {
+    // Not at the same time as the checkpoint that PostgreSQL begins with.
+    await worker.started()
     for (let archive = await answer.next(); archive; archive = await answer.next()) {
       if (archive.name === 'manifest') {
         manifest = await textOf(archive.bytes)
@@ -232,14 +234,14 @@ async function* countBytes(bytes: AsyncIterable<Buffer>, onBytes: (bytes: number
   }
 }
 
-/** Pauses for half as long as it read: requests get their turn, and the threads that compress go on meanwhile. */
+/** Pauses for as long as it read: requests get their turn, and the thread that compresses goes on meanwhile. */
 async function* withPauses(bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let [read, since] = [0, performance.now()]
   for await (const part of bytes) {
     yield part
     read += part.length
     if (read < PAUSE_EVERY) continue
-    await sleep(Math.min((performance.now() - since) / 2, MOST_PAUSE_MS))
+    await sleep(Math.min(performance.now() - since, MOST_PAUSE_MS))
     read = 0
     since = performance.now()
   }

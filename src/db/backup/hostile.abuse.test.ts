@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { gzipSync } from 'node:zlib'
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { testFolder } from '../../../test/kit/backups.ts'
 import { findBinaries } from '../setup/embedded/binaries.ts'
 import { configureCluster } from './restore/configuration.ts'
 import { restoreBackup } from './restore/restore.ts'
 import { chooseBackup } from './stored/choose.ts'
 import { type BackupDetails, listBackups, newBackupId, objectOf, writeRecord } from './stored/records.ts'
-import { CHUNK, Seals } from './stored/seal.ts'
+import { MOST_CHUNK, Seals } from './stored/seal.ts'
 import { StoredBackup } from './stored/stored-backup.ts'
 import { DiskTarget } from './target/disk-target.ts'
 
@@ -178,10 +178,15 @@ test('a changed byte, a missing end and another object in its place are refused'
 test('a bomb is not expanded', async () => {
   const { target, folder, id } = await plant([version.entry], [version.listed])
   const object = objectOf(id, 'base')
-  const writer = await seals.writer(object)
-  const bomb = { bytes: gzipSync(Buffer.alloc(64 * CHUNK)), flags: 2 }
-  writeFileSync(join(folder, 'base'), Buffer.concat([writer.header, writer.chunk(bomb, true)]))
-  assert.match(await refusal(target), /larger than it can be/)
+  const zeros = Buffer.alloc(64 * MOST_CHUNK)
+  for (const bomb of [
+    { bytes: gzipSync(zeros), flags: 2 },
+    { bytes: brotliCompressSync(zeros), flags: 8 },
+  ]) {
+    const writer = await seals.writer(object)
+    writeFileSync(join(folder, 'base'), Buffer.concat([writer.header, writer.chunk(bomb, true)]))
+    assert.match(await refusal(target), /larger than it can be/)
+  }
 })
 
 test('an id is looked up in the list and is never a path', async () => {

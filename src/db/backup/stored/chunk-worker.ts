@@ -1,21 +1,14 @@
 import { Worker } from 'node:worker_threads'
-import type { CompressionMethod } from './compression.ts'
+import { type CompressionMethod, QUICK_BROTLI } from './compression.ts'
 
 /** Where in a chunk the checksum of a file begins, or ends. */
 export type Cut = { at: number; does: 'begin' | 'end' }
 type Pressed = { bytes: Buffer; method: CompressionMethod; sums: string[]; release: () => void }
 
-type Answer = { slot: number } & (
-  | { kind: 'pressed'; length: number; method: CompressionMethod }
-  | { kind: 'summed'; sums: string[] }
-  | { kind: 'failed'; failure: string }
-)
-type Waiting = {
-  resolve: (pressed: Pressed) => void
-  reject: (error: Error) => void
-  pressed?: { length: number; method: CompressionMethod }
-  sums?: string[]
-}
+type Answer =
+  | { slot: number; length: number; method: CompressionMethod; sums: string[] }
+  | { slot: number; failure: string }
+type Waiting = { resolve: (pressed: Pressed) => void; reject: (error: Error) => void }
 
 // Source text instead of a file, because TypeScript loaders do not work in worker threads on Node 20.
 // On Linux the nice value applies to the calling thread, so only this worker yields to requests; elsewhere it would slow
@@ -24,61 +17,77 @@ type Waiting = {
 const source = `
 const { MessageChannel, parentPort, workerData } = require('node:worker_threads')
 const { createHash } = require('node:crypto')
-const { gzipSync, zstdCompressSync } = require('node:zlib')
-if (process.platform === 'linux') require('node:os').setPriority(0, workerData.nice)
-const [given, made] = workerData.memory.map((slots) => slots.map((memory) => Buffer.from(memory)))
+const { brotliCompressSync, constants, zstdCompressSync } = require('node:zlib')
+const { memory, nice, restMs, summedAtOnce, brotli } = workerData
+if (process.platform === 'linux') require('node:os').setPriority(0, nice)
+const [given, made] = memory.map((slots) => slots.map((one) => Buffer.from(one)))
 const { port1: nowhere, port2 } = new MessageChannel()
 port2.close()
+const never = new Int32Array(new SharedArrayBuffer(4))
+const rest = () => Atomics.wait(never, 0, 0, restMs)
 let hash
+const sum = (bytes) => {
+  if (!hash) return
+  for (let at = 0; at < bytes.length; at += summedAtOnce) {
+    hash.update(bytes.subarray(at, at + summedAtOnce))
+    rest()
+  }
+}
 const sumsOf = (bytes, cuts) => {
   const sums = []
   let from = 0
   for (const { at, does } of cuts) {
-    hash?.update(bytes.subarray(from, at))
+    sum(bytes.subarray(from, at))
     if (does === 'end') sums.push(hash.digest('hex'))
     hash = does === 'begin' ? createHash('sha256') : undefined
     from = at
   }
-  hash?.update(bytes.subarray(from))
+  sum(bytes.subarray(from))
   return sums
 }
-const method = zstdCompressSync ? 'zstd' : 'gzip'
 const press = (bytes, place) => {
-  const options = { level: 1, chunkSize: bytes.length + 4096 }
-  const pressed = zstdCompressSync ? zstdCompressSync(bytes) : gzipSync(bytes, options)
+  const chunkSize = bytes.length + 4096
+  const pressed = zstdCompressSync
+    ? zstdCompressSync(bytes)
+    : brotliCompressSync(bytes, { chunkSize, params: brotli })
   const isSmaller = pressed.length < bytes.length
   const length = (isSmaller ? pressed : bytes).copy(place)
   if (pressed.buffer.byteLength > 2 ** 17) nowhere.postMessage(null, [pressed.buffer])
-  return { kind: 'pressed', length, method: isSmaller ? method : 'none' }
+  rest()
+  return { length, method: isSmaller ? (zstdCompressSync ? 'zstd' : 'brotli') : 'none' }
 }
 parentPort.on('message', ({ slot, length, cuts }) => {
   try {
     const bytes = given[slot].subarray(0, length)
-    const answer = cuts ? { kind: 'summed', sums: sumsOf(bytes, cuts) } : press(bytes, made[slot])
-    parentPort.postMessage({ slot, ...answer })
+    const sums = sumsOf(bytes, cuts)
+    parentPort.postMessage({ slot, sums, ...press(bytes, made[slot]) })
   } catch (error) {
-    parentPort.postMessage({ slot, kind: 'failed', failure: error.message })
+    parentPort.postMessage({ slot, failure: error.message })
   }
 })
 `
 
 /** Enough that writes come first, and not so much that a busy server never ends its backup. */
 const NICE = 10
+/**
+ * A thread that never waits keeps its processor from those queued behind it for tens of milliseconds, whatever its priority: Linux
+ * compares priorities only inside a session or a service, and PostgreSQL has its own. So it works for a millisecond or two, then waits.
+ */
+const REST_MS = 0.1
+const SUMMED_AT_ONCE = 2 ** 17
 
 /**
- * Compresses chunks on two threads and sums up the files in them on another, all of low priority: a gigabyte takes more than ten
- * seconds of a processor, which requests would wait for.
+ * Compresses chunks and sums up the files in them on one thread of low priority: a gigabyte takes ten seconds of a processor,
+ * which requests would wait for.
  */
 export class ChunkWorker {
-  /** They take turns. */
-  readonly #pressers: Worker[]
-  readonly #summer: Worker
+  readonly #worker: Worker
+  readonly #online: Promise<void>
   readonly #given: Buffer[]
   readonly #made: Buffer[]
   readonly #free: number[]
   readonly #waiting = new Map<number, Waiting>()
   #failure: Error | undefined
-  #turn = 0
 
   /** So many chunks at a time, of so many bytes at most. */
   constructor(count: number, bytes: number) {
@@ -87,8 +96,24 @@ export class ChunkWorker {
     this.#given = memory[0].map((one) => Buffer.from(one))
     this.#made = memory[1].map((one) => Buffer.from(one))
     this.#free = [...this.#given.keys()]
-    this.#pressers = [this.#start(memory), this.#start(memory)]
-    this.#summer = this.#start(memory)
+    this.#worker = new Worker(source, {
+      eval: true,
+      workerData: { memory, nice: NICE, restMs: REST_MS, summedAtOnce: SUMMED_AT_ONCE, brotli: QUICK_BROTLI },
+      execArgv: [],
+      env: {},
+      resourceLimits: { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 },
+    })
+    this.#worker.on('message', (answer: Answer) => this.#onAnswer(answer))
+    this.#worker.on('error', (error) => this.#fail(error))
+    this.#worker.on('exit', () => this.#fail(new Error('a thread of the backup has ended')))
+    this.#online = new Promise((resolve) => {
+      for (const event of ['online', 'exit'] as const) this.#worker.once(event, () => resolve())
+    })
+  }
+
+  /** A thread takes tens of milliseconds of a processor to start, at the priority of the process. */
+  started(): Promise<void> {
+    return this.#online
   }
 
   /** Chunks in their order, for the checksums. Its place is free again when the result was released. */
@@ -99,44 +124,25 @@ export class ChunkWorker {
     chunk.copy(this.#given[slot] as Buffer)
     return new Promise((resolve, reject) => {
       this.#waiting.set(slot, { resolve, reject })
-      this.#pressers[this.#turn++ % this.#pressers.length]?.postMessage({ slot, length: chunk.length })
-      this.#summer.postMessage({ slot, length: chunk.length, cuts })
+      this.#worker.postMessage({ slot, length: chunk.length, cuts })
     })
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#pressers, this.#summer].map((worker) => worker.terminate()))
-  }
-
-  #start(memory: readonly SharedArrayBuffer[][]): Worker {
-    const worker = new Worker(source, {
-      eval: true,
-      workerData: { memory, nice: NICE },
-      execArgv: [],
-      env: {},
-      resourceLimits: { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 },
-    })
-    worker.on('message', (answer: Answer) => this.#onAnswer(answer))
-    worker.on('error', (error) => this.#fail(error))
-    worker.on('exit', () => this.#fail(new Error('a thread of the backup has ended')))
-    return worker
+    await this.#worker.terminate()
   }
 
   #onAnswer(answer: Answer): void {
-    const { slot } = answer
-    const waiting = this.#waiting.get(slot)
-    if (!waiting) return
-    if (answer.kind === 'failed') {
+    if ('failure' in answer) {
       this.#fail(new Error(answer.failure))
       return
     }
-    if (answer.kind === 'pressed') waiting.pressed = answer
-    else waiting.sums = answer.sums
-    const { pressed, sums, resolve } = waiting
-    if (!pressed || !sums) return
+    const { slot, length, method, sums } = answer
+    const waiting = this.#waiting.get(slot)
+    if (!waiting) return
     this.#waiting.delete(slot)
-    const bytes = (this.#made[slot] as Buffer).subarray(0, pressed.length)
-    resolve({ bytes, method: pressed.method, sums, release: () => void this.#free.push(slot) })
+    const bytes = (this.#made[slot] as Buffer).subarray(0, length)
+    waiting.resolve({ bytes, method, sums, release: () => void this.#free.push(slot) })
   }
 
   #fail(error: Error): void {

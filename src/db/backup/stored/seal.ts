@@ -29,10 +29,12 @@ const HEADER = MAGIC.length + 1 + 2 * SALT
 /** Flags and length in front of each chunk. */
 const CHUNK_HEADER = 5
 const IS_LAST = 1
-const IS_GZIP = 2
-const IS_ZSTD = 4
-/** Bytes of a chunk before it is compressed; nothing longer is ever opened, so a small object cannot grow large. */
-export const CHUNK = 2 ** 20
+const FLAGS = { gzip: 2, zstd: 4, brotli: 8 } as const
+const METHODS = ['gzip', 'zstd', 'brotli'] as const
+/** Bytes of a chunk before it is compressed: a thread is done with it after a millisecond or two, and others get their turn. */
+export const CHUNK = 2 ** 18
+/** Nothing longer is ever opened, so a small object cannot grow large. */
+export const MOST_CHUNK = 2 ** 20
 /** Chunks compressed at a time while another one fills. */
 export const AHEAD = 2
 /** 32 MiB and about a tenth of a second for each guess. */
@@ -42,7 +44,7 @@ const MOST_SALTS = 1000
 const tagBytes = (mode: number): number => (mode === GCM ? 16 : 32)
 
 /**
- * Seals what leaves for a backup target and opens what comes back. A sealed object is a header and chunks of at most 1 MiB,
+ * Seals what leaves for a backup target and opens what comes back. A sealed object is a header and chunks of 256 KiB,
  * each compressed, then encrypted (with a passphrase) and authenticated. Its key is made for this object alone, from its
  * name, so that none takes another's place; the number of a chunk and whether it is the last are part of its tag, so that
  * none is moved, repeated or cut off.
@@ -124,7 +126,7 @@ export class Seals {
           throw new SealError(`${name} in the backup target is cut off`)
         }
         const [flags, length] = [head[0] ?? 0, head.readUInt32BE(1)]
-        if (length > CHUNK) throw notOurs(name)
+        if (length > MOST_CHUNK) throw notOurs(name)
         const body = await reader.take(length + tagBytes(mode))
         if (!body) {
           // A writer that was killed leaves half a chunk at the end.
@@ -182,8 +184,7 @@ const notOurs = (name: string): SealError =>
 export type Compressed = { bytes: Buffer; flags: number; release?: () => void }
 export type Press = (chunk: Buffer) => Promise<Compressed>
 
-export const flagsOf = (method: CompressionMethod): number =>
-  method === 'zstd' ? IS_ZSTD : method === 'gzip' ? IS_GZIP : 0
+export const flagsOf = (method: CompressionMethod): number => (method === 'none' ? 0 : FLAGS[method])
 
 export const compress: Press = async (chunk) => {
   const { bytes, method } = await compressed(chunk)
@@ -191,9 +192,10 @@ export const compress: Press = async (chunk) => {
 }
 
 async function expand(name: string, flags: number, bytes: Buffer): Promise<Buffer> {
-  if (!(flags & (IS_GZIP | IS_ZSTD))) return bytes
+  const method = METHODS.find((one) => flags & FLAGS[one])
+  if (!method) return bytes
   try {
-    return await expanded(bytes, flags & IS_ZSTD ? 'zstd' : 'gzip', CHUNK)
+    return await expanded(bytes, method, MOST_CHUNK)
   } catch (error) {
     throw error instanceof RangeError ? new SealError(`${name} in the backup target is larger than it can be`) : error
   }
