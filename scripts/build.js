@@ -83,6 +83,9 @@ export async function bundle(outdir) {
     entryPoints: { server: 'src/cli/run.ts', ...Object.fromEntries(LATER.map((name) => [name, name])) },
     format: 'cjs',
     outExtension: { '.js': '.cjs' },
+    // The text stays in memory. Names stay, so that stack traces can be read.
+    minifyWhitespace: true,
+    lineLimit: 120,
     // For `node --enable-source-maps`; without the sources, which are in src/.
     sourcemap: true,
     sourcesContent: false,

@@ -3,8 +3,8 @@
  * dist/main.js, the entry point of a build. It runs server.cjs from V8's code cache of an earlier
  * start (docs/decisions/build-and-start.md).
  */
-import { createHash } from 'node:crypto'
-import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createHash, type Hash } from 'node:crypto'
+import { appendFileSync, closeSync, fstatSync, openSync, readSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { Script } from 'node:vm'
@@ -19,6 +19,7 @@ const DIGEST_BYTES = 32
 /** Node's CommonJS wrapper. */
 const BEFORE = Buffer.from('(function (exports, require, module, __filename, __dirname) { ')
 const AFTER = Buffer.from('\n})')
+const NONE = Buffer.alloc(0)
 
 /** A constant, because a closure would keep the source text in memory. */
 const nothing = (): void => {}
@@ -29,39 +30,62 @@ const { bundle, keep } = process.sourceMapsEnabled ? { bundle: require(file) as 
 process.exitCode = await bundle.run(process.argv.slice(2), keep)
 
 function load(): { bundle: Bundle; keep: () => void } {
-  const text = readFileSync(file)
-  const cachedData = keptCode(text)
+  const source = readReleasable(file, BEFORE, AFTER)
+  const hash = createHash('sha256').update(source.bytes)
+  const kept = keptCode(hash)
   // latin1 takes one byte per character. The bundler writes strings in ASCII; only comments contain other characters.
-  const script = new Script(Buffer.concat([BEFORE, text, AFTER]).toString('latin1'), {
+  const script = new Script(source.bytes.toString('latin1'), {
     filename: file,
-    ...(cachedData && { cachedData }),
+    ...(kept && { cachedData: kept.code }),
   })
+  source.release()
+  kept?.release()
   const made = { exports: {} }
   script.runInThisContext()(made.exports, require, made, file, fileURLToPath(new URL('.', import.meta.url)))
-  const isKept = cachedData !== undefined && script.cachedDataRejected === false
-  return { bundle: made.exports as Bundle, keep: isKept ? nothing : () => keepCode(text, script.createCachedData()) }
+  const isKept = kept !== undefined && script.cachedDataRejected === false
+  return { bundle: made.exports as Bundle, keep: isKept ? nothing : () => keepCode(hash, script) }
 }
 
-/** Needed because V8 checks only the length of the source, and runs damaged code. */
-function digestOf(text: Buffer, code: Buffer): Buffer {
-  return createHash('sha256').update(text).update(code).digest()
-}
-
-function keptCode(text: Buffer): Buffer | undefined {
+/** A file in memory that can be given back at once: an idle server may not collect its garbage for long. */
+function readReleasable(path: string, before = NONE, after = NONE): { bytes: Buffer; release: () => void } {
+  const descriptor = openSync(path, 'r')
   try {
-    const kept = readFileSync(keptFile)
-    const code = kept.subarray(DIGEST_BYTES)
-    return digestOf(text, code).equals(kept.subarray(0, DIGEST_BYTES)) ? code : undefined
+    const { size } = fstatSync(descriptor)
+    const length = before.length + size + after.length
+    const memory = new ArrayBuffer(length, { maxByteLength: length })
+    const bytes = Buffer.from(memory)
+    bytes.set(before)
+    readSync(descriptor, bytes, before.length, size, 0)
+    bytes.set(after, before.length + size)
+    return { bytes, release: () => memory.resize(0) }
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** Needed because V8 checks only the length of the source, and runs damaged code. `source` is not its text, which takes megabytes. */
+function digestOf(source: Hash, code: Buffer): Buffer {
+  return source.copy().update(code).digest()
+}
+
+function keptCode(source: Hash): { code: Buffer; release: () => void } | undefined {
+  try {
+    const { bytes, release } = readReleasable(keptFile)
+    const code = bytes.subarray(DIGEST_BYTES)
+    return digestOf(source, code).equals(bytes.subarray(0, DIGEST_BYTES)) ? { code, release } : undefined
   } catch {
     return undefined // none yet
   }
 }
 
 /** Renames a temporary file, because several processes may write at once. In a read-only build every start compiles. */
-function keepCode(text: Buffer, code: Buffer): void {
+function keepCode(source: Hash, script: Script): void {
   try {
     const own = `${keptFile}.${process.pid}`
-    writeFileSync(own, Buffer.concat([digestOf(text, code), code]))
+    writeFileSync(own, '') // first, because the code takes megabytes and milliseconds
+    const code = script.createCachedData()
+    writeFileSync(own, digestOf(source, code))
+    appendFileSync(own, code)
     renameSync(own, keptFile)
   } catch {
     // read-only

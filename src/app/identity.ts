@@ -45,6 +45,7 @@ import { addressSubject } from '../http/wire/client-address.ts'
 import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
 import { invalidToken } from '../identity/errors.ts'
+import { createPasswordsForOnce } from '../identity/hashing-once.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import { createPasswordPolicy } from '../identity/password-rules.ts'
@@ -124,6 +125,7 @@ export async function createIdentity(
     db,
     config: config.admin,
     passwords,
+    passwordsAtStart: createPasswordsForOnce(config.auth),
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,

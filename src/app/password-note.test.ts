@@ -5,21 +5,14 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { testDatabase } from '../../test/kit/database.ts'
 import { currentHash, syncPassword } from '../features/admin/password.ts'
-import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordsForOnce } from '../identity/hashing-once.ts'
 import { passwordNote } from './password-note.ts'
 
 const database = await testDatabase()
 const db = await database.open()
-const passwords = createPasswords({
-  argon2_memory: 1024,
-  argon2_time: 1,
-  argon2_threads: 1,
-  hash_concurrency: 1,
-  hash_queue: 10,
-})
+const passwords = createPasswordsForOnce({ argon2_memory: 1024, argon2_time: 1, argon2_threads: 1 })
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-note-'))
 database.atEnd(() => rmSync(dataDir, { recursive: true }))
-database.atEnd(() => passwords.stop())
 
 /** How many times a start with this password hashes. */
 async function hashesAtStart(password: string, key: string, folder = dataDir): Promise<number> {

@@ -3,7 +3,7 @@ import { randomHex } from '../core/secret.ts'
 import { createAudit } from '../features/admin/audit.ts'
 import { setPassword } from '../features/admin/password.ts'
 import { issueMachineToken } from '../features/admin/tokens.ts'
-import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordsForOnce } from '../identity/hashing-once.ts'
 import type { Context } from './command/command.ts'
 import { withDb } from './command/database.ts'
 import { readToken, writeToken } from './command/token-file.ts'
@@ -11,7 +11,7 @@ import { readToken, writeToken } from './command/token-file.ts'
 export async function resetPassword(context: Context): Promise<number> {
   const { config } = context.config()
   if (config.admin.password !== '') throw new Error('admin.password is configured: change it there')
-  const passwords = createPasswords({ ...config.auth, hash_concurrency: 1, hash_queue: 1 })
+  const passwords = createPasswordsForOnce(config.auth)
   const password = randomHex(16)
   await withDb(config, async (db) => {
     await setPassword({ db, passwords }, password)
@@ -21,7 +21,7 @@ export async function resetPassword(context: Context): Promise<number> {
       const token = await issueMachineToken({ db, config: config.admin })
       if (token !== undefined) writeToken(config.data_dir, token)
     }
-  }).finally(() => passwords.stop())
+  })
   context.print(context.json ? JSON.stringify({ password }) : `new admin password: ${password}`)
   return 0
 }

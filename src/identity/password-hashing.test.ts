@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { AppError } from '../core/errors.ts'
+import { createPasswordsForOnce } from './hashing-once.ts'
 import { createPasswords } from './password-hashing.ts'
 import { checkPasswordRules } from './password-rules.ts'
 
@@ -43,6 +44,19 @@ test('a damaged stored hash fits nothing and takes no worker down', async () => 
     assert.equal(await passwords.verify('correct horse', damaged), false)
   }
   assert.equal(await passwords.verify('correct horse', await passwords.hash('correct horse')), true)
+})
+
+test('a hash made once and one of a worker are the same, and nothing fits a damaged one', async () => {
+  const once = createPasswordsForOnce(cheap)
+  const encoded = await once.hash('caf\u00e9 au lait')
+  assert.match(encoded, /^\$argon2id\$v=19\$m=64,t=1,p=1\$/)
+  assert.equal(await passwords.verify('cafe\u0301 au lait', encoded), true)
+  assert.equal(passwords.isOutdated(encoded), false)
+  const ofWorker = await passwords.hash('correct horse')
+  assert.equal(await once.verify('correct horse', ofWorker), true)
+  for (const stored of [encoded, ofWorker.slice(0, -1), 'not a hash', undefined]) {
+    assert.equal(await once.verify('correct horse', stored), false)
+  }
 })
 
 test('a full queue answers 503 and the rest is served', async () => {

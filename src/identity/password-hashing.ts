@@ -32,16 +32,20 @@ export type PasswordConfig = {
 
 const IDLE_MS = 30_000
 
+export type Argon2Config = Pick<PasswordConfig, 'argon2_memory' | 'argon2_time' | 'argon2_threads'>
+
+export const argon2Options = ({ argon2_memory, argon2_time, argon2_threads }: Argon2Config): Options => ({
+  memoryCost: argon2_memory,
+  timeCost: argon2_time,
+  parallelism: argon2_threads,
+})
+
 type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
 type WorkerSlot = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
 
 /** Runs argon2id in low-priority worker threads, started on demand, behind a bounded queue. */
 export function createPasswords(config: PasswordConfig): Passwords {
-  const options: Options = {
-    memoryCost: config.argon2_memory,
-    timeCost: config.argon2_time,
-    parallelism: config.argon2_threads,
-  }
+  const options = argon2Options(config)
   const maxSlots = Math.max(1, Math.min(config.hash_concurrency, availableParallelism()))
   const slots = new Set<WorkerSlot>()
   const waiting: Task[] = []
@@ -109,14 +113,14 @@ export function createPasswords(config: PasswordConfig): Passwords {
   }
 
   return {
-    hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
+    hash: async (password) => String(await submit({ kind: 'hash', password: normalPassword(password) })),
     verify: async (password, encoded) => {
       const recipe = encoded === undefined ? undefined : hashRecipe(encoded)
       if (recipe) {
-        const job = { password: normal(password), given: password, recipe, hasDecoy: isOutdated(encoded ?? '') }
+        const job = { password: normalPassword(password), given: password, recipe, hasDecoy: isOutdated(encoded ?? '') }
         return (await submit({ kind: 'verify', ...job })) === true
       }
-      await submit({ kind: 'hash', password: normal(password) })
+      await submit({ kind: 'hash', password: normalPassword(password) })
       return false
     },
     isOutdated,
@@ -132,4 +136,4 @@ export function createPasswords(config: PasswordConfig): Passwords {
 export const isBcrypt = (encoded: string): boolean => BCRYPT_HASH.test(encoded)
 
 /** Unicode normalization makes input of different keyboards equal (NIST SP 800-63B, 3.1.1.2). */
-const normal = (password: string): string => password.normalize('NFC')
+export const normalPassword = (password: string): string => password.normalize('NFC')

@@ -42,6 +42,7 @@ export type AdminDeps = {
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
   passwords: AdminPasswords
+  passwordsAtStart: AdminPasswords
   note: PasswordNote | undefined
   observe: Observe
   /** Warnings for the operator, shown by /api/admin/status. */
@@ -139,7 +140,8 @@ export function createAdmin(deps: AdminDeps): Admin {
     tokens,
     audit,
     async start() {
-      if (config.enabled) generatedPassword = await syncPassword(deps, config.password)
+      if (config.enabled)
+        generatedPassword = await syncPassword({ ...deps, passwords: deps.passwordsAtStart }, config.password)
     },
     drain: log.drain,
     generatedPassword: () => generatedPassword,

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { entryCache } from '../../core/entry-cache.ts'
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { parseKeepingDigits } from '../../core/json-digits.ts'
@@ -48,7 +48,7 @@ export function createAgents(deps: AgentsDeps): Feature {
   const requires = requireEnabled(isEnabled, () => notFound('agents are not enabled', 'feature_disabled'))
   const resource = (): string => `${publicBaseUrl()}${MCP_PATH}`
   const turns = new Turns()
-  const known = new LRUCache<string, string>({ max: MAX_KNOWN, ttl: KNOWN_MS })
+  const known = entryCache<string>(MAX_KNOWN, { ttl: KNOWN_MS })
 
   async function agentFor(who: KeyIdentity): Promise<Agent> {
     const userId = who.userId ?? ''

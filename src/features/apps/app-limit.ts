@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { entryCache } from '../../core/entry-cache.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { limitOfApp } from './sql.ts'
@@ -9,12 +9,7 @@ export type AppLimit = { /** Requests per window. */ max: number; seconds: numbe
 const FRESH_MS = 1000
 
 export function createAppLimits(db: Db) {
-  const cache = new LRUCache<string, { limit: Promise<AppLimit | null> }>({
-    // `maxSize` instead of `max`, which would allocate all entries up front.
-    maxSize: 10_000,
-    sizeCalculation: () => 1,
-    ttl: FRESH_MS,
-  })
+  const cache = entryCache<{ limit: Promise<AppLimit | null> }>(10_000, { ttl: FRESH_MS })
 
   return {
     /** Null: the app has no limit. Concurrent requests share one lookup. */

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { entryCache } from '../../core/entry-cache.ts'
 import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -14,7 +14,7 @@ const SLICE = 200
 const SHORTEST_PAUSE_MS = 200
 
 /** Parsing an expression and a time zone takes a millisecond, and every tick needs the same ones. */
-const parsedCrons = new LRUCache<string, CronTimes>({ max: 1000 })
+const parsedCrons = entryCache<CronTimes>(1000)
 
 export function timesOf(cronExpr: string, timezone: string): CronTimes {
   const key = `${timezone} ${cronExpr}`

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { entryCache } from '../../../core/entry-cache.ts'
 import * as t from '../../../core/json-type.ts'
 import { around } from '../visibility/encoded-change.ts'
 import type { FrameFormat } from './client.ts'
@@ -108,7 +108,7 @@ const formatFor = (sub?: string): FrameFormat => ({
 export const MESSAGES: FrameFormat = formatFor()
 
 const MAX_NAMES = 1_000
-const named = new LRUCache<string, FrameFormat>({ max: MAX_NAMES })
+const named = entryCache<FrameFormat>(MAX_NAMES)
 
 /** Clients choose the same names, and what is sent the same is encoded once. */
 export function messagesNamed(sub: string): FrameFormat {

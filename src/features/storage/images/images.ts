@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { LRUCache } from 'lru-cache'
+import { entryCache } from '../../../core/entry-cache.ts'
 import { AppError, serverBusy } from '../../../core/errors.ts'
 import { type Identity, onBehalfOf, ownerOf } from '../../../core/identity.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
@@ -40,7 +40,7 @@ export class ImageTransforms {
   /** What is being made, for all who want the same. */
   readonly #making = new Map<string, Promise<q.KeptImage>>()
   /** Where those that were wanted lately are; one that has left meanwhile is looked for again. */
-  readonly #recent = new LRUCache<string, q.KeptImage>({ max: 10_000 })
+  readonly #recent = entryCache<q.KeptImage>(10_000)
   #waiting = 0
   #isStopped = false
 
