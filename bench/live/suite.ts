@@ -21,7 +21,7 @@ const SECONDS = Number(process.env['SECONDS'] ?? 20)
 const ROUNDS = Number(process.env['ROUNDS'] ?? 3)
 const WRITES_PER_SECOND = 100
 const PER_TEAM = 10
-/** Lists that nobody has left rest for 30 s. */
+/** A list without subscribers is kept for 30 s. */
 const RESTED_MS = 32_000
 const PHASE_MS = 5_000
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))

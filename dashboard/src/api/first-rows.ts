@@ -51,8 +51,8 @@ export const readRows = (name: string, query: RowsQuery, core: Core, signal: Abo
   send<RowsAnswer>('GET', pathOf(name), { query: queryOf(query) }, { signal }, core)
 
 /**
- * While the page of a table is still drawn, its first rows are on their way. `isGuess`: somebody rests on a link to it; what may
- * take long, as a view may, is then not read.
+ * While the page of a table is still drawn, its first rows are on their way. `isGuess`: the pointer or the focus rests on a
+ * link to it; what may take long, as a view may, is then not read.
  */
 export function readAhead(name: string, filter: string, sort: string, isGuess: boolean): void {
   const list = JSON.stringify([name, filter, sort])

@@ -15,7 +15,7 @@ type LinkProps = {
 const REST_MS = 65
 let resting: ReturnType<typeof setTimeout> | undefined
 
-/** What somebody rests on is likely to be opened next: its code is loaded, and a table's first rows are read. */
+/** What the pointer or the focus rests on is likely to be opened next: its code is loaded, and a table's first rows are read. */
 export function usePreload() {
   const router = useRouter()
   const preload = (to: string, search: Search = {}): void => {
