@@ -356,6 +356,16 @@ test('small writes on our own machine are on a connection for each core; on more
   assert.equal(await spread(20), 2)
 })
 
+test('no write is put behind a small one that takes longer than usual', async () => {
+  const { ask, clock } = start({ writers: 1 })
+  const stuck = ask('row')
+  await turn()
+  await clock.advance(50)
+  const other = ask('row', { text: 'other' })
+  await turn()
+  assert.deepEqual([other.limits, other.at === stuck.at], [[200], false])
+})
+
 for (const [what, error] of [
   ['takes long', cut()],
   ['waits for a lock', refused('55P03')],

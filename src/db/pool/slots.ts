@@ -114,11 +114,13 @@ export class Slots {
     return best
   }
 
-  /** The least busy connection that small writes are on. */
+  /** The least busy connection that small writes are on, and that answers as quickly as usual. */
   #findWriter(side: Side): Slot | undefined {
+    const young = this.#options.now() - USUAL_WRITE_MS
     let best: Slot | undefined
     for (const slot of this.#all) {
-      if (slot.login === side && slot.work?.kind === 'row' && slot.load < (best?.load ?? ROW_DEPTH)) best = slot
+      if (slot.login !== side || slot.work?.kind !== 'row' || slot.since <= young) continue
+      if (slot.load < (best?.load ?? ROW_DEPTH)) best = slot
     }
     return best
   }
