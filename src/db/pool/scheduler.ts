@@ -2,9 +2,9 @@ import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { isCanceled, isCanceledByRequest, isLockTimeout, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
+import { type ConnectionSlot, ConnectionSlots, type SlotOptions } from './connection-slots.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
-import { type Slot, type SlotOptions, Slots } from './slots.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
   IDLE_CLOSE_MS,
@@ -33,7 +33,7 @@ type Waiter = {
   /** When it is refused; 0 until it has to wait. */
   deadline: number
   /** Where it is at work. Fields and no closure: a closure kept the requests that follow on the slot from being freed young. */
-  slot: Slot | undefined
+  slot: ConnectionSlot | undefined
   flight: Flight | undefined
   wasCut: boolean
   isLeft: boolean
@@ -97,7 +97,7 @@ export class ConnectionScheduler {
   readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0, writers: 0, readers: 0 }
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
-  readonly #slots: Slots
+  readonly #slots: ConnectionSlots
   /** Which of ALONE is next. */
   #turn = 0
   /** While anything waits. */
@@ -109,7 +109,7 @@ export class ConnectionScheduler {
     this.#options = options
     this.#reserves = new Reserves(options.max)
     const { crowd, writers, isNearby, clock } = options
-    this.#slots = new Slots({
+    this.#slots = new ConnectionSlots({
       crowd,
       writers,
       isNearby,
@@ -212,7 +212,7 @@ export class ConnectionScheduler {
     return slot !== undefined && counted !== undefined
   }
 
-  #start(waiter: Waiter, slot: Slot, share: Share): void {
+  #start(waiter: Waiter, slot: ConnectionSlot, share: Share): void {
     const { request, kind } = waiter
     if (!slot.work) {
       slot.work = { kind, share }
@@ -275,12 +275,12 @@ export class ConnectionScheduler {
     waiter.request.onDone(error, flight)
   }
 
-  #onRoom(slot: Slot): void {
+  #onRoom(slot: ConnectionSlot): void {
     if (slot.work && slot.load === 0 && slot.connection.isIdle) this.#rest(slot)
     if (this.#stopTicking) this.#serve()
   }
 
-  #rest(slot: Slot): void {
+  #rest(slot: ConnectionSlot): void {
     if (slot.work) this.#busy[slot.work.share]--
     slot.work = undefined
     slot.restsSince = this.#options.clock.now()
@@ -325,7 +325,7 @@ export class ConnectionScheduler {
   #grow(side: Side, kind: Kind): void {
     const { max, clock } = this.#options
     const login = loginOf(side)
-    const forReads = (slot: Slot): boolean => slot.login === login && (slot.work?.kind ?? 'read') === 'read'
+    const forReads = (slot: ConnectionSlot): boolean => slot.login === login && (slot.work?.kind ?? 'read') === 'read'
     const isEnough =
       kind === 'read'
         ? this.#slots.all.filter(forReads).length + this.#opening[login] >= this.#slots.crowd
@@ -348,7 +348,7 @@ export class ConnectionScheduler {
   async #open(login: LoginSide): Promise<void> {
     const { open, onOpenFailed } = this.#options
     this.#opening[login]++
-    let slot: Slot | undefined
+    let slot: ConnectionSlot | undefined
     try {
       const connection = await open(login, {
         onRoom: () => slot && this.#onRoom(slot),
@@ -365,7 +365,7 @@ export class ConnectionScheduler {
     this.#serve()
   }
 
-  #onClosed(slot: Slot): void {
+  #onClosed(slot: ConnectionSlot): void {
     this.#rest(slot)
     this.#slots.remove(slot)
     if (this.#stopTicking) this.#serve()

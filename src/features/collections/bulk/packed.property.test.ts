@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { eventually, startServer } from '../../../../test/kit/kit.ts'
 import { poolOn } from '../../../../test/kit/pool.ts'
 import { ChangeLog } from '../../../db/changes/log.ts'
+import { openConnection } from '../../../db/protocol/driver.ts'
 
 /** Rows of a large import that the log keeps one by one; see import.ts. */
 const SINGLE = 2000
@@ -52,14 +53,15 @@ test('many rows in one entry of the log tell the same events as an entry for eac
     const db = await poolOn(api.databaseUrl)
     const log = new ChangeLog({ db, observe: () => {}, retentionSeconds: 3600, key: '' })
     await log.start()
-    let events: Record<string, string[]> = {}
+    type Event = { action: string; pk: string; record: string }
+    let events: Record<string, Event[]> = {}
     await eventually(
       async () => {
         await log.head()
         events = { packed: [], single: [] }
         for (let from = '0-0', page = await log.read(from); page.length > 0; page = await log.read(from)) {
           for (const { name, action, pk, record } of page) {
-            events[name]?.push(JSON.stringify([action, pk, record]))
+            events[name]?.push({ action, pk, record: String(record) })
           }
           from = page.at(-1)?.position ?? ''
         }
@@ -70,7 +72,18 @@ test('many rows in one entry of the log tell the same events as an entry for eac
     )
     await log.stop()
     await db.stop()
-    assert.deepEqual(events['packed'], events['single'])
+    // Equal as JSON, to the last digit: an entry of its own is told as it was logged, with other spaces and another order of columns.
+    const client = await openConnection({ url: api.databaseUrl })
+    const equal = async (of: Event[] = []) => {
+      const records = of.map(({ record }) => record)
+      const { rows } = await client.query<{ record: string }>(
+        'select t::jsonb::text as record from unnest($1::text[]) with ordinality as u(t, n) order by n',
+        [records],
+      )
+      return of.map((event, i) => ({ ...event, ...rows[i] }))
+    }
+    assert.deepEqual(await equal(events['packed']), await equal(events['single']))
+    await client.end()
     assert.deepEqual(await api.sql('select from packed p join single s using (part, id) where p::text <> s::text'), [])
   }
 })

@@ -13,7 +13,7 @@ import {
 } from './tuning.ts'
 
 /** A connection as the scheduler sees it. */
-export type Slot = {
+export type ConnectionSlot = {
   readonly login: LoginSide
   readonly connection: PooledConnection
   /** What it is at work on, and what it counts as; undefined while it rests. */
@@ -38,9 +38,9 @@ export type SlotOptions = {
 }
 
 /** The connections of a scheduler, and which of them a request of a kind goes to. */
-export class Slots {
+export class ConnectionSlots {
   readonly #options: SlotOptions
-  #all: Slot[] = []
+  #all: ConnectionSlot[] = []
   /** Milliseconds between two answers of a busy shared connection, as a moving average. */
   #readMs = 0
   /** Of small writes the share that took long, also an average: nearly all do when commits wait for the disk. */
@@ -52,32 +52,39 @@ export class Slots {
     this.#options = options
   }
 
-  get all(): readonly Slot[] {
+  get all(): readonly ConnectionSlot[] {
     return this.#all
   }
 
-  add(login: LoginSide, connection: PooledConnection): Slot {
-    const slot: Slot = { login, connection, work: undefined, load: 0, restsSince: this.#options.now(), since: 0 }
+  add(login: LoginSide, connection: PooledConnection): ConnectionSlot {
+    const slot: ConnectionSlot = {
+      login,
+      connection,
+      work: undefined,
+      load: 0,
+      restsSince: this.#options.now(),
+      since: 0,
+    }
     this.#all.push(slot)
     return slot
   }
 
-  remove(slot: Slot): void {
+  remove(slot: ConnectionSlot): void {
     this.#all = this.#all.filter((known) => known !== slot)
   }
 
-  of(login: LoginSide): Slot[] {
+  of(login: LoginSide): ConnectionSlot[] {
     return this.#all.filter((slot) => slot.login === login)
   }
 
   /** Where the request can start now. `mayTake`: a connection that rests, too. */
-  find(kind: Kind, side: Side, mayTake: boolean): Slot | undefined {
+  find(kind: Kind, side: Side, mayTake: boolean): ConnectionSlot | undefined {
     if (kind === 'read') return this.#findReader(side, mayTake)
     const isFree = mayTake && !this.#isCrowded(kind, side)
     return (isFree ? this.findResting(side) : undefined) ?? (kind === 'row' ? this.#findWriter(side) : undefined)
   }
 
-  findResting(side: Side): Slot | undefined {
+  findResting(side: Side): ConnectionSlot | undefined {
     const login = loginOf(side)
     return this.#all.find((slot) => slot.login === login && !slot.work && slot.connection.isIdle)
   }
@@ -89,7 +96,7 @@ export class Slots {
   }
 
   /** An answer came; what is behind it begins. Returns how long it took. */
-  countAnswer(slot: Slot, kind: Kind): number {
+  countAnswer(slot: ConnectionSlot, kind: Kind): number {
     const now = this.#options.now()
     const tookMs = now - slot.since
     if (kind === 'read') this.#readMs += (tookMs - this.#readMs) / ANSWERS_AVERAGED
@@ -99,11 +106,11 @@ export class Slots {
   }
 
   /** The least busy of as few connections as suffice. */
-  #findReader(side: Side, mayTake: boolean): Slot | undefined {
+  #findReader(side: Side, mayTake: boolean): ConnectionSlot | undefined {
     let reads = 0
     for (const slot of this.#all) if (slot.login === side && slot.work?.kind === 'read') reads += slot.load
     const enough = Math.min(this.crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
-    let best: Slot | undefined
+    let best: ConnectionSlot | undefined
     let seen = 0
     for (const slot of this.#all) {
       if (slot.login !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
@@ -115,9 +122,9 @@ export class Slots {
   }
 
   /** The least busy connection that small writes are on, and that answers as quickly as usual. */
-  #findWriter(side: Side): Slot | undefined {
+  #findWriter(side: Side): ConnectionSlot | undefined {
     const young = this.#options.now() - USUAL_WRITE_MS
-    let best: Slot | undefined
+    let best: ConnectionSlot | undefined
     for (const slot of this.#all) {
       if (slot.login !== side || slot.work?.kind !== 'row' || slot.since <= young) continue
       if (slot.load < (best?.load ?? ROW_DEPTH)) best = slot
