@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
@@ -38,6 +38,12 @@ const archived = async () => {
   )
 }
 
+const indexes = (): number =>
+  existsSync(join(to, 'index'))
+    ? readdirSync(join(to, 'index'), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).length
+    : 0
+const indexedSince = (before: number) => eventually(() => assert.ok(indexes() > before), { seconds: 240 })
+
 test('a new archive takes its base backup by itself', async () => {
   await eventually(
     async () => {
@@ -52,6 +58,10 @@ test('a new archive takes its base backup by itself', async () => {
 })
 
 test('what came after it is there: to the end, to a moment, to before a request; and the file with its row', async () => {
+  // The moment of a request is known as between two steps of the index, and both have to be after the backup.
+  const first = indexes()
+  await add(0)
+  await indexedSince(first)
   await add(1)
   assert.equal(await upload(server, 'late.txt', 'after the base backup'), 201)
   const { body: key } = await server.call('POST /api/auth/register', {
@@ -63,11 +73,12 @@ test('what came after it is there: to the end, to a moment, to before a request;
     `select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS.US+00')`,
   )
   await add(2)
+  const indexed = indexes()
   await add(3)
   await query(server, 'drop table public.notes')
   await archived()
   // Its index is written a moment later.
-  await eventually(() => assert.ok(readdirSync(join(to, 'index'), { recursive: true }).length >= 2), { seconds: 240 })
+  await indexedSince(indexed)
   await eventually(() => assert.equal(readdirSync(join(to, 'blobs')).length, 1), { seconds: 240 })
 
   const end = await restoreTo('end')
@@ -77,13 +88,13 @@ test('what came after it is there: to the end, to a moment, to before a request;
   await end.server.stop()
 
   const at = await restoreTo('at', '--at', String(moment))
-  assert.deepEqual(await query(at.server, 'select id from public.notes order by id'), [[1]])
+  assert.deepEqual(await query(at.server, 'select id from public.notes order by id'), [[0], [1]])
   assert.match(at.out, /1 sessions, and all grants and tokens, ended/)
   assert.deepEqual(await query(at.server, 'select count(*) from svc.sessions'), [[0]])
   await at.server.stop()
 
   const before = await restoreTo('before', '--before', 'request-3', '--keep-credentials')
-  assert.deepEqual(await query(before.server, 'select id from public.notes order by id'), [[1], [2]])
+  assert.deepEqual(await query(before.server, 'select id from public.notes order by id'), [[0], [1], [2]])
   assert.deepEqual(await query(before.server, 'select count(*) from svc.sessions'), [[1]])
   await before.server.stop()
 })
