@@ -25,6 +25,7 @@ import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
+import { linuxPriority } from './backend-priority.ts'
 import type { Dialects } from './dialect.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
@@ -154,6 +155,7 @@ class PostgresPool implements Pool {
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
+      priority: nearby ? linuxPriority() : undefined,
       acquireTimeoutMs: options.acquireTimeoutMs,
       clock,
       open: (login, events) => this.#open(login, options.preparedStatements, events),

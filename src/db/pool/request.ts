@@ -4,7 +4,7 @@ import type { Connection } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { Side } from './reserves.ts'
 
-export type PooledConnection = Pick<Connection, 'send' | 'cancel' | 'close' | 'destroy' | 'isIdle'>
+export type PooledConnection = Pick<Connection, 'send' | 'cancel' | 'close' | 'destroy' | 'isIdle' | 'localBackend'>
 
 /** Without a flight it never ran. */
 export type Done = (error: PgError | AppError | null, flight?: Flight) => void

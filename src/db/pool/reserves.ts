@@ -41,7 +41,10 @@ export type Busy = Readonly<Record<Share, number>>
  * | 3     | 1 | 1 | – | 1 |
  * | 4–7   | 1 | 1 | 1 | 1–4 |
  * | 8–15  | 2 | 1 | 1 | 4–11 |
- * | 16–   | 2 | 2 | 2 | 10– |
+ * | 16–23 | 2 | 2 | 2 | 10–17 |
+ * | 24–   | 3 | 2 | 4 | 15– |
+ *
+ * A commit waits for the disk, so when everything else is at long work two connections of each kind are too few for ordinary ones.
  */
 export class Reserves {
   readonly #max: number
@@ -51,9 +54,9 @@ export class Reserves {
 
   constructor(max: number) {
     this.#max = max
-    this.#own = max < 8 ? 1 : 2
+    this.#own = max < 8 ? 1 : max < 24 ? 2 : 3
     this.#reads = max < 3 ? 0 : max < 16 ? 1 : 2
-    this.#short = max < 4 ? 0 : max < 16 ? 1 : 2
+    this.#short = max < 4 ? 0 : max < 16 ? 1 : max < 24 ? 2 : 4
   }
 
   /** What the next connection would count as for this work; undefined when it has to wait. */

@@ -2,7 +2,9 @@ import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { isCanceled, isCanceledByRequest, isLockTimeout, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
+import type { BackendPriority } from './backend-priority.ts'
 import { type ConnectionSlot, ConnectionSlots, type SlotOptions } from './connection-slots.ts'
+import { LongStatements } from './long-statements.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
@@ -23,6 +25,8 @@ export type SchedulerOptions = Pick<SlotOptions, 'crowd' | 'writers' | 'isNearby
   min: Readonly<Record<LoginSide, number>>
   acquireTimeoutMs: number
   clock: SchedulerClock
+  /** Undefined: backends have all the same share of the processor. */
+  priority?: BackendPriority | undefined
   open(login: LoginSide, events: ConnectionEvents): Promise<PooledConnection>
   onOpenFailed(login: LoginSide, error: Error): void
 }
@@ -98,6 +102,7 @@ export class ConnectionScheduler {
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   readonly #slots: ConnectionSlots
+  readonly #longStatements: LongStatements | undefined
   /** Which of ALONE is next. */
   #turn = 0
   /** While anything waits. */
@@ -108,7 +113,8 @@ export class ConnectionScheduler {
   constructor(options: SchedulerOptions) {
     this.#options = options
     this.#reserves = new Reserves(options.max)
-    const { crowd, writers, isNearby, clock } = options
+    const { crowd, writers, isNearby, clock, priority } = options
+    this.#longStatements = priority && new LongStatements(priority, clock)
     this.#slots = new ConnectionSlots({
       crowd,
       writers,
@@ -170,6 +176,7 @@ export class ConnectionScheduler {
     this.#isClosed = true
     this.#stopTicking?.()
     this.#stopTrimming()
+    this.#longStatements?.stop()
     this.failWaiters()
     await Promise.all(this.#slots.all.map(({ connection }) => connection.close()))
   }
@@ -217,6 +224,7 @@ export class ConnectionScheduler {
     if (!slot.work) {
       slot.work = { kind, share }
       this.#busy[share]++
+      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection, request.side === 'own')
     }
     if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++
@@ -281,7 +289,10 @@ export class ConnectionScheduler {
   }
 
   #rest(slot: ConnectionSlot): void {
-    if (slot.work) this.#busy[slot.work.share]--
+    if (slot.work) {
+      this.#busy[slot.work.share]--
+      this.#longStatements?.ended(slot.connection)
+    }
     slot.work = undefined
     slot.restsSince = this.#options.clock.now()
   }

@@ -73,6 +73,11 @@ export class Connection {
     return connection
   }
 
+  /** The process number of its backend, where that is a process of this machine. */
+  get localBackend(): number | undefined {
+    return this.#socket?.localBackend
+  }
+
   /** Nothing is on the wire, and something may be sent. */
   get isIdle(): boolean {
     return this.#sent.length === 0 && !this.#isCancelling && !this.#isClosing

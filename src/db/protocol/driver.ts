@@ -14,6 +14,7 @@ import type { Duplex } from 'node:stream'
 import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
 import { asConnectionError, type PgError } from '../pg-errors.ts'
+import { isBackend } from './local-backend.ts'
 import { ReceiveBuffers, wholeMessages } from './whole-messages.ts'
 
 export type ConnectOptions = {
@@ -74,6 +75,8 @@ export class DriverSocket {
   readonly #client: pg.Client
   readonly #options: ConnectOptions
   readonly #stream: Socket
+  /** The backend is no process of this machine. */
+  #isElsewhere = false
 
   private constructor(client: pg.Client, options: ConnectOptions) {
     this.#client = client
@@ -145,6 +148,15 @@ export class DriverSocket {
   }
   async end(): Promise<void> {
     await this.#client.end().catch(() => {})
+  }
+
+  /** See Connection. Asked each time, because a number that is free again may become that of any process. */
+  get localBackend(): number | undefined {
+    if (this.#isElsewhere) return undefined
+    const { processID: pid, user = '' } = this.#client as unknown as { processID: number; user?: string }
+    const { localPort } = this.#stream
+    this.#isElsewhere = !isBackend(pid, user, localPort === undefined ? '[local]' : `(${localPort})`)
+    return this.#isElsewhere ? undefined : pid
   }
 
   /** Cancels what the backend is running; over a connection of its own, as the protocol demands. */

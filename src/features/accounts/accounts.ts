@@ -59,7 +59,7 @@ export function accountsOf(deps: AccountDeps) {
     })
 
   async function me(userId: string): Promise<string> {
-    const user = await db.fly(SYSTEM, userJson(userId))
+    const user = await db.fly(SYSTEM, userJson(userId), { kind: 'read' })
     if (user === null) throw invalidToken()
     return user
   }

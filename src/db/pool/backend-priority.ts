@@ -1,0 +1,51 @@
+import { writeFileSync } from 'node:fs'
+import { setPriority } from 'node:os'
+import { readProcess, titleOf } from '../protocol/local-backend.ts'
+
+/** Backends of PostgreSQL on the machine of this process, by their process numbers. */
+export type BackendPriority = {
+  /** Processor time so far; undefined where the system does not tell. */
+  usedMs(pid: number): number | undefined
+  lower(pid: number, nice: number): void
+  /** Whether the backend is what it was before. */
+  restore(pid: number): boolean
+}
+
+/**
+ * Each backend is a session of its own, and where Linux shares processors between sessions first (`sched_autogroup`) a nice
+ * value means nothing to other sessions, so the session gets one too (sched(7), "The autogroup feature"). Undefined on other systems.
+ */
+export const linuxPriority = (): BackendPriority | undefined =>
+  process.platform !== 'linux'
+    ? undefined
+    : {
+        usedMs: (pid) => {
+          const [nanoseconds] = readProcess(pid, 'schedstat')?.split(' ') ?? []
+          return nanoseconds === undefined ? undefined : Number(nanoseconds) / 1e6
+        },
+        lower(pid, nice) {
+          for (const each of [pid, ...parallelWorkersOf(pid)]) setNice(each, nice)
+        },
+        restore: (pid) => setNice(pid, 0),
+      }
+
+/** False where the system does not let this account do so. */
+function setNice(pid: number, nice: number): boolean {
+  try {
+    setPriority(pid, nice)
+  } catch {
+    return false
+  }
+  try {
+    writeFileSync(`/proc/${pid}/autogroup`, String(nice))
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT'
+  }
+  return true
+}
+
+function parallelWorkersOf(pid: number): number[] {
+  const [, parent] = /^PPid:\t(\d+)/m.exec(readProcess(pid, 'status') ?? '') ?? []
+  const children = readProcess(Number(parent), `task/${parent}/children`)?.trim().split(' ') ?? []
+  return children.map(Number).filter((child) => titleOf(child).includes(`parallel worker for PID ${pid}`))
+}

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { getPriority } from 'node:os'
+import { after, test } from 'node:test'
+import { createDatabase, stopClusters } from '../../../test/kit/cluster.ts'
+import { eventually } from '../../../test/kit/eventually.ts'
+import { poolOn } from '../../../test/kit/pool.ts'
+import { ANONYMOUS } from '../../core/identity.ts'
+import { readProcess } from '../protocol/local-backend.ts'
+import { sql } from '../sql.ts'
+import { LongStatements } from './long-statements.ts'
+import type { PooledConnection } from './request.ts'
+
+function start({ mayRestore = true } = {}) {
+  const used = new Map<number, number>()
+  const nice = new Map<number, number>()
+  let tick: (() => void) | undefined
+  const closed: number[] = []
+  const long = new LongStatements(
+    {
+      usedMs: (pid) => used.get(pid),
+      lower: (pid, to) => nice.set(pid, to),
+      restore: (pid) => mayRestore && nice.set(pid, 0) !== undefined,
+    },
+    {
+      now: () => 0,
+      every: (_ms, run) => {
+        tick = run
+        return () => {
+          tick = undefined
+        }
+      },
+    },
+  )
+  const connection = (localBackend: number | undefined): PooledConnection =>
+    ({ localBackend, close: async () => void closed.push(localBackend ?? 0) }) as PooledConnection
+  /** 25 ms later, in which the backends computed for so long. */
+  const pass = (computed: Readonly<Record<number, number>> = {}): void => {
+    for (const [pid, ms] of Object.entries(computed)) used.set(Number(pid), (used.get(Number(pid)) ?? 0) + ms)
+    tick?.()
+  }
+  return { long, nice, closed, connection, pass, isTicking: () => tick !== undefined }
+}
+
+test('what computes for long gives way until it is over, and what waits for a lock does not', () => {
+  const { long, nice, connection, pass } = start()
+  const [computing, waiting, own] = [connection(7), connection(8), connection(9)]
+  for (const each of [computing, waiting]) long.began(each, false)
+  long.began(own, true)
+  pass({ 7: 1000, 8: 1000, 9: 1000 }) // of statements before
+  pass({ 7: 25, 8: 0, 9: 25 })
+  assert.deepEqual([...nice], [])
+  pass({ 7: 25, 8: 0, 9: 25 })
+  assert.deepEqual(
+    [...nice],
+    [
+      [7, 19],
+      [9, 10],
+    ],
+  )
+  for (const each of [computing, waiting, own]) long.ended(each)
+  assert.deepEqual(
+    [...nice],
+    [
+      [7, 0],
+      [9, 0],
+    ],
+  )
+})
+
+test('a backend that the system lets nobody raise again is not used again', () => {
+  const { long, closed, connection, pass } = start({ mayRestore: false })
+  const one = connection(7)
+  long.began(one, false)
+  pass({ 7: 0 })
+  pass({ 7: 50 })
+  long.ended(one)
+  assert.deepEqual(closed, [7])
+})
+
+test('nothing is looked at on other machines, nor while nothing is at work', () => {
+  const { long, nice, connection, pass, isTicking } = start()
+  long.began(connection(undefined), false)
+  pass()
+  pass()
+  assert.equal(isTicking(), false)
+  assert.deepEqual([...nice], [])
+})
+
+const NO_LINUX = process.platform !== 'linux' && 'only Linux tells what a backend uses'
+
+test('a long statement of a caller has a small share of the processor, the next on its connection a whole one', {
+  skip: NO_LINUX,
+}, async () => {
+  const database = await createDatabase('embedded')
+  const pool = await poolOn(database.url)
+  after(async () => {
+    await pool.stop()
+    await database.drop()
+    await stopClusters()
+  })
+  const backends = `select string_agg(pid::text, ',') from pg_stat_activity where query like '%computes%' and state = 'active' and pid <> pg_backend_pid()`
+  const watcher = await pool.openConnection()
+  const computing = pool.fly(ANONYMOUS, sql`select count(*)::text as computes from generate_series(1, 6000000)`, {
+    kind: 'slow',
+  })
+  let pid = 0
+  await eventually(async () => {
+    const { rows } = await watcher.query<{ string_agg: string | null }>(backends)
+    pid = Number(rows[0]?.string_agg ?? 0)
+    assert.equal(getPriority(pid), 19)
+  })
+  const group = readProcess(pid, 'autogroup')
+  if (group !== undefined) assert.match(group, / nice 19$/m)
+  await computing
+  await watcher.end()
+  const next = Number(await pool.fly(ANONYMOUS, sql`select pg_backend_pid()::text`, { kind: 'slow' }))
+  assert.equal(getPriority(next), 0)
+  if (group !== undefined) assert.match(readProcess(next, 'autogroup') ?? '', / nice 0$/m)
+})
