@@ -115,6 +115,9 @@ export async function startOn(port: number, databaseUrl: string, env: Record<str
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
   const child = spawn(process.execPath, [here('../dist/main.js'), 'start'], {
     cwd: dataDir,
+    // A session of its own, as a service has: Linux shares processors between sessions first (sched(7), "The autogroup
+    // feature"), and each backend of PostgreSQL is one.
+    detached: true,
     env: {
       ...process.env,
       SVC_DATA_DIR: dataDir,

@@ -6,7 +6,9 @@ import { eventually } from '../../../test/kit/eventually.ts'
 import { poolOn } from '../../../test/kit/pool.ts'
 import type { Pool } from '../pool/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
+import { stepOf } from '../protocol/flight.ts'
 import { type Change, ChangeLog } from './log.ts'
+import { changesAfter } from './sql.ts'
 
 let drop: () => Promise<void>
 let pool: Pool
@@ -71,4 +73,21 @@ test('a page says of each change what svc.changes says, and how its table is cal
   assert.equal(rest.at(-1)?.pk, '{"id": 700}')
   // An event of a stream is one line.
   assert.ok([...page, ...rest].every(({ pk, record }) => !`${pk}${record}`.includes('\n')))
+})
+
+test('a page reads the images of its own changes, however many large ones come after it', async () => {
+  const COUNT = 40
+  const [{ id: before }] = (await client.query('select max(id) as id from svc.changes')).rows
+  const random = `(select string_agg(md5(n || '.' || i), '') from generate_series(1, 16000) i)`
+  await client.query(`do $$ begin for n in 1001..${1000 + COUNT} loop insert into notes values (n, ${random}); end loop; end $$`)
+  const [{ id: last }] = (await client.query('select max(id) as id from svc.changes')).rows
+  const page = { changes: 500, bytes: 2 * 2 ** 20 }
+  const { text, values } = stepOf(changesAfter({ xid: '0', id: String(before) }, String(last), page))
+  const [row] = (await client.query(`explain (analyze, buffers, format json) ${text}`, [...values])).rows
+  const plan = row['QUERY PLAN']
+  const [{ Plan: root }] = typeof plan === 'string' ? JSON.parse(plan) : plan
+  assert.equal(root['Actual Rows'], 5)
+  const ofAll = (COUNT * 512_000) / 8192
+  const blocks = root['Shared Hit Blocks'] + root['Shared Read Blocks']
+  assert.ok(blocks < ofAll, `${blocks} blocks were read, and all images together have ${ofAll}`)
 })

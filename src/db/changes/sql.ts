@@ -1,5 +1,5 @@
 import type { Relayed } from '../db.ts'
-import { EMPTY, type Sql, sql } from '../sql.ts'
+import { EMPTY, join, type Sql, sql } from '../sql.ts'
 
 export type LogPoint = { xid: string; id: string }
 
@@ -73,16 +73,37 @@ const LAST_ID = sql`(c.id + c.events - 1)`
 /** Whether an entry `c` has changes after this id. The first condition is for the index. */
 const isBehind = (id: Sql): Sql => sql`c.id > ${id} - ${IDS_OF_ENTRY} and ${LAST_ID} > ${id}`
 
-/** Bytes of the images of an entry `c` before compression, which PostgreSQL knows without reading them. */
-const SIZE = sql`coalesce(octet_length(c.record::text), 0) + coalesce(octet_length(c.old_record::text), 0)
-  + case when c.events > 1 then (select p.bytes from svc.change_packs p where p.id = c.id) else 0 end`
+const IMAGES = [sql`c.record`, sql`c.old_record`]
+const sumOf = (bytesOf: (image: Sql) => Sql): Sql =>
+  join(
+    IMAGES.map((image) => sql`coalesce(${bytesOf(image)}, 0)`),
+    sql` + `,
+  )
 
-/** The entries `c` of a page. They are chosen before they are unpacked, so that its cost does not depend on the rest of the log. */
+/** Bytes of the images of an entry `c` before compression. Those of a compressed one are known when it was read: json has no length. */
+const SIZE = sql`${sumOf(
+  (image) =>
+    sql`case when pg_column_compression(${image}) is null then pg_column_size(${image}) else octet_length(${image}::text) end`,
+)} + case when c.events > 1 then (select p.bytes from svc.change_packs p where p.id = c.id) else 0 end`
+
+/** About the same without reading any: few texts are compressed to less than an eighth. */
+const ESTIMATED_SIZE = sumOf(
+  (image) => sql`pg_column_size(${image}) * case when pg_column_compression(${image}) is null then 1 else 8 end`,
+)
+
+/**
+ * The entries `c` of a page. They are chosen before they are unpacked, and by an estimate before they are read, so that its cost
+ * does not depend on the rest of the log.
+ */
 const entriesOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
   select c.* from (
     select c.*, sum(c.size) over before as total, sum(c.events) over before as counted from (
-      select c.id, c.xid, c.at, c.action, c.table_oid, c.shape, c.key, c.record, c.old_record, c.events, ${SIZE} as size
-      from svc.change_log c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
+      select c.*, ${SIZE} as size from (
+        select c.*, sum(c.estimate) over before - c.estimate as estimate_before from (
+          select c.id, c.xid, c.at, c.action, c.table_oid, c.shape, c.key, c.record, c.old_record, c.events, ${ESTIMATED_SIZE} as estimate
+          from svc.change_log c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
+        ) c window before as (order by c.id rows unbounded preceding)
+      ) c where c.estimate_before < ${bytes}::bigint
     ) c window before as (order by c.id rows unbounded preceding)
   ) c where c.total - c.size < ${bytes}::bigint and c.counted - c.events < ${changes}::int`
 

@@ -7,6 +7,8 @@ export type BackendPriority = {
   /** Processor time so far; undefined where the system does not tell. */
   usedMs(pid: number): number | undefined
   lower(pid: number, nice: number): void
+  /** The workers that help it with its statement, which it has none of in its first moment. */
+  lowerWorkers(pid: number, nice: number): void
   /** Whether the backend is what it was before. */
   restore(pid: number): boolean
 }
@@ -23,8 +25,9 @@ export const linuxPriority = (): BackendPriority | undefined =>
           const [nanoseconds] = readProcess(pid, 'schedstat')?.split(' ') ?? []
           return nanoseconds === undefined ? undefined : Number(nanoseconds) / 1e6
         },
-        lower(pid, nice) {
-          for (const each of [pid, ...parallelWorkersOf(pid)]) setNice(each, nice)
+        lower: (pid, nice) => void setNice(pid, nice),
+        lowerWorkers(pid, nice) {
+          for (const worker of parallelWorkersOf(pid)) setNice(worker, nice)
         },
         restore: (pid) => setNice(pid, 0),
       }

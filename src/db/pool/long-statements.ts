@@ -1,24 +1,48 @@
 import type { BackendPriority } from './backend-priority.ts'
 import type { PooledConnection } from './request.ts'
 import type { SchedulerClock } from './scheduler.ts'
-import { LONG_STATEMENT_MS, LONG_STATEMENT_NICE, LONG_STATEMENT_TICK_MS, OWN_STATEMENT_NICE } from './tuning.ts'
+import { TimedTexts } from './statement-timings.ts'
+import {
+  EXPENSIVE_FOR_MS,
+  EXPENSIVE_MS,
+  LONG_STATEMENT_MS,
+  LONG_STATEMENT_NICE,
+  LONG_STATEMENT_TICK_MS,
+  MOST_TICK_MS,
+  OWN_STATEMENT_NICE,
+} from './tuning.ts'
 
-type Watched = {
-  /** Of the server's own, for which callers' requests may wait. */
+export type LongWork = {
+  /** The server's own, for which callers' requests may wait. */
   readonly isOwn: boolean
-  /** Processor time of the backend at the first tick, so that short statements cost nothing. */
-  usedBefore?: number
+  /** Slow work, whose text may tell how long it computes. */
+  readonly slowText?: string | undefined
+}
+
+type Watched = LongWork & {
+  readonly since: number
+  /** Processor time of the backend before, or at the first tick, so that short statements cost nothing. */
+  usedBefore?: number | undefined
+  /** When it is looked at next, and how long after that again: what has waited for long mostly goes on to. */
+  lookAt: number
+  lookAgainMs: number
   isLowered: boolean
+  areWorkersLowered: boolean
 }
 
 /**
  * A statement that computes for long gives way to short ones: while it is at work its backend gets a small share of the
- * processor, where PostgreSQL is on the machine of this process. What waits for a lock or the disk computes nothing.
+ * processor, where PostgreSQL is on the machine of this process. What waits for a lock or the disk computes nothing. Slow work
+ * whose text computed for a while gives way from its beginning the next time: many such statements of some milliseconds take a
+ * processor as well as one of seconds.
  */
 export class LongStatements {
   readonly #priority: BackendPriority
   readonly #clock: SchedulerClock
   readonly #watched = new Map<PooledConnection, Watched>()
+  /** Texts that took long, and of which it is measured whether they computed. */
+  readonly #measured = new TimedTexts()
+  readonly #expensive = new TimedTexts()
   #stopTicking: (() => void) | undefined
 
   constructor(priority: BackendPriority, clock: SchedulerClock) {
@@ -27,8 +51,22 @@ export class LongStatements {
   }
 
   /** Work begins that has the connection to itself. */
-  began(connection: PooledConnection, isOwn: boolean): void {
-    this.#watched.set(connection, { isOwn, isLowered: false })
+  began(connection: PooledConnection, work: LongWork): void {
+    const now = this.#clock.now()
+    const { slowText } = work
+    const watched: Watched = {
+      ...work,
+      since: now,
+      lookAt: now,
+      lookAgainMs: LONG_STATEMENT_TICK_MS,
+      isLowered: false,
+      areWorkersLowered: false,
+    }
+    this.#watched.set(connection, watched)
+    if (slowText !== undefined && this.#measured.has(slowText, now)) {
+      watched.usedBefore = this.#usedMs(connection)
+      if (watched.usedBefore !== undefined && this.#expensive.has(slowText, now)) this.#lower(connection, watched)
+    }
     this.#stopTicking ??= this.#clock.every(LONG_STATEMENT_TICK_MS, () => this.#tick())
   }
 
@@ -36,6 +74,7 @@ export class LongStatements {
   ended(connection: PooledConnection): void {
     const watched = this.#watched.get(connection)
     this.#watched.delete(connection)
+    if (watched?.slowText !== undefined) this.#learn(watched.slowText, connection, watched)
     if (!watched?.isLowered) return
     const pid = connection.localBackend
     if (pid === undefined || !this.#priority.restore(pid)) void connection.close()
@@ -50,17 +89,45 @@ export class LongStatements {
       this.#stopTicking?.()
       this.#stopTicking = undefined
     }
-    for (const [connection, watched] of this.#watched) if (!watched.isLowered) this.#look(connection, watched)
+    const now = this.#clock.now()
+    for (const [connection, watched] of this.#watched) {
+      if (watched.areWorkersLowered || watched.lookAt > now) continue
+      watched.lookAt = now + watched.lookAgainMs
+      watched.lookAgainMs = Math.min(2 * watched.lookAgainMs, MOST_TICK_MS)
+      this.#look(connection, watched)
+    }
   }
 
   #look(connection: PooledConnection, watched: Watched): void {
-    const pid = connection.localBackend
-    const usedMs = pid === undefined ? undefined : this.#priority.usedMs(pid)
-    if (pid === undefined || usedMs === undefined) this.#watched.delete(connection)
+    const usedMs = this.#usedMs(connection)
+    if (usedMs === undefined) this.#watched.delete(connection)
     else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
     else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
-      watched.isLowered = true
-      this.#priority.lower(pid, watched.isOwn ? OWN_STATEMENT_NICE : LONG_STATEMENT_NICE)
+      if (!watched.isLowered) this.#lower(connection, watched)
+      watched.areWorkersLowered = true
+      if (connection.localBackend !== undefined) this.#priority.lowerWorkers(connection.localBackend, niceOf(watched))
     }
   }
+
+  #learn(text: string, connection: PooledConnection, { since, usedBefore }: Watched): void {
+    const now = this.#clock.now()
+    if (now - since >= EXPENSIVE_MS) this.#measured.add(text, now + EXPENSIVE_FOR_MS)
+    if (usedBefore === undefined) return
+    const usedMs = this.#usedMs(connection)
+    if (usedMs !== undefined && usedMs - usedBefore >= EXPENSIVE_MS) this.#expensive.add(text, now + EXPENSIVE_FOR_MS)
+    else this.#expensive.remove(text)
+  }
+
+  #lower(connection: PooledConnection, watched: Watched): void {
+    const pid = connection.localBackend
+    if (pid === undefined) return
+    watched.isLowered = true
+    this.#priority.lower(pid, niceOf(watched))
+  }
+
+  #usedMs({ localBackend: pid }: PooledConnection): number | undefined {
+    return pid === undefined ? undefined : this.#priority.usedMs(pid)
+  }
 }
+
+const niceOf = ({ isOwn }: LongWork): number => (isOwn ? OWN_STATEMENT_NICE : LONG_STATEMENT_NICE)

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { TimeSlice } from '../../core/time-slice.ts'
+import type { Relayed } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { sortKeys } from '../../db/rows/cursors.ts'
 import type { Order } from '../../db/rows/order.ts'
@@ -28,8 +29,9 @@ export class CursorMarks {
   }
 
   /** Replaces the marks by cursors. Yields, because nested lists can have a million rows. */
-  async seal(text: string, slice: TimeSlice): Promise<string> {
-    if (this.#word === '') return text
+  async seal(list: Relayed, slice: TimeSlice): Promise<Relayed> {
+    if (this.#word === '') return list
+    const text = String(list)
     const pieces: string[] = []
     let done = 0
     for (let at = text.indexOf(this.#word); at !== -1; at = text.indexOf(this.#word, done)) {

@@ -6,7 +6,7 @@ import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Relayed } from '../../db/db.ts'
 import { failedStatement, isMissingOperator, isOutdated } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import type { LiveQuery } from '../../db/rows/live-query.ts'
@@ -231,7 +231,7 @@ export class GraphEngine {
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
     if (isMutation) return this.#mutate(caller, selected, root, compilation, db)
-    const data = new Map<string, string>()
+    const data = new Map<string, Relayed>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
     if (introspected.length > 0) {
@@ -252,7 +252,7 @@ export class GraphEngine {
     caller: Caller,
     selected: readonly SelectedField[],
     compilation: Compilation,
-    data: Map<string, string>,
+    data: Map<string, Relayed>,
     system: TypeSystem,
   ): Promise<Failure[]> {
     const { who, cancelSignal: signal } = caller
@@ -274,11 +274,11 @@ export class GraphEngine {
     const slice = new TimeSlice()
     const { db, replicas } = this.#deps
     const source = replicas ? replicas.from(who, caller.headers?.['svc-position'], compilation.schema, system.oids) : db
-    const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
-      const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
-      const texts = await source.fly(who, list, options)
-      const sealed: string[] = []
-      for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
+    const fly = async (list: readonly [Sql, ...Sql[]]): Promise<Relayed[]> => {
+      const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left, as: 'bytes' } as const
+      const lists = await source.fly(who, list, options)
+      const sealed: Relayed[] = []
+      for (const rows of lists) sealed.push(await compilation.marks.seal(rows ?? '[]', slice))
       return sealed
     }
     try {

@@ -1,10 +1,11 @@
 import { Kind, type SelectionNode } from 'graphql'
 import { badRequest, hasStatus } from '../../core/errors.ts'
+import type { Relayed } from '../../db/db.ts'
 import type { Failure } from './query.ts'
 import { meaningOf, type SelectedField } from './selection.ts'
 
-/** The whole response as JSON text; `wrote`: data may have been written. */
-export type GraphqlResult = { status: number; text: string; wrote: boolean }
+/** The whole response as JSON text, in pieces where it is long; `wrote`: data may have been written. */
+export type GraphqlResult = { status: number; json: string | readonly Buffer[]; wrote: boolean }
 
 const MAX_ROOT_FIELDS = 200
 
@@ -27,18 +28,27 @@ export const isOutage = (error: unknown): boolean => hasStatus(error, 503)
 
 export const refused = (errors: readonly Failure[]): GraphqlResult => ({
   status: 200,
-  text: JSON.stringify({ data: null, errors }),
+  json: JSON.stringify({ data: null, errors }),
   wrote: false,
 })
 
 /** Joins PostgreSQL's JSON texts in the order of the document. */
 export function answered(
   selected: readonly SelectedField[],
-  data: ReadonlyMap<string, string>,
+  data: ReadonlyMap<string, Relayed>,
   failures: readonly Failure[],
   wrote: boolean,
 ): GraphqlResult {
-  const fields = selected.map(({ key }) => `${JSON.stringify(key)}:${data.get(key) ?? 'null'}`)
-  const errors = failures.length > 0 ? `,"errors":${JSON.stringify(failures)}` : ''
-  return { status: 200, text: `{"data":{${fields.join(',')}}${errors}}`, wrote }
+  const parts: Relayed[] = []
+  for (const { key } of selected) {
+    parts.push(`${parts.length === 0 ? '{"data":{' : ','}${JSON.stringify(key)}:`, data.get(key) ?? 'null')
+  }
+  if (parts.length === 0) parts.push('{"data":{')
+  parts.push(failures.length > 0 ? `},"errors":${JSON.stringify(failures)}}` : '}}')
+  const isShort = parts.every((part) => typeof part === 'string')
+  return { status: 200, json: isShort ? parts.join('') : parts.map((part) => Buffer.from(part as string)), wrote }
 }
+
+/** The response as one text. */
+export const textOf = ({ json }: GraphqlResult): string =>
+  typeof json === 'string' ? json : Buffer.concat(json).toString()

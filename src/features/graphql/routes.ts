@@ -18,6 +18,7 @@ import { parseExactly } from './document/exact-numbers.ts'
 import { asRefusal } from './document/refusal.ts'
 import type { GraphEngine } from './engine.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
+import { textOf } from './result.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -128,12 +129,15 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
         if (Object.keys(input.variables).length > 0) input.variables = variablesIn(call.bodyText)
         if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
         const dryRun = isDryRun(call) ? deps.dryRuns.start(call.who, call.cancelSignal) : undefined
-        const { text, wrote } = await (await started()).answer(call, input, dryRun?.db)
-        if (wrote && dryRun) return jsonText(200, `${text.slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
-        if (!wrote) return jsonText(200, text)
+        const result = await (await started()).answer(call, input, dryRun?.db)
+        const { json, wrote } = result
+        if (wrote && dryRun) {
+          return jsonText(200, `${textOf(result).slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
+        }
+        if (!wrote) return jsonText(200, json)
         deps.log.wake()
         const position = deps.replicas?.wrote(call.who)
-        return { ...jsonText(200, text), ...(position && { headers: { 'Svc-Position': position } }) }
+        return { ...jsonText(200, json), ...(position && { headers: { 'Svc-Position': position } }) }
       },
     }),
   ]
@@ -141,9 +145,9 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
     isEnabled: config.enabled,
     live: async (text) => (await started()).live(requestIn(text)),
     answer: async (caller, text) => {
-      const { text: answer, wrote } = await (await started()).answer(caller, requestIn(text))
-      if (wrote) deps.log.wake()
-      return answer
+      const result = await (await started()).answer(caller, requestIn(text))
+      if (result.wrote) deps.log.wake()
+      return textOf(result)
     },
     failure: (error) => {
       const { message, status: code, errorCode } = toAppError(asRefusal(error))
