@@ -1,3 +1,4 @@
+import { clamp } from '../loop.ts'
 import type { BackendPriority } from './backend-priority.ts'
 import type { PooledConnection } from './request.ts'
 import type { SchedulerClock } from './scheduler.ts'
@@ -23,9 +24,7 @@ type Watched = LongWork & {
   readonly since: number
   /** Processor time of the backend before, or at the first tick, so that short statements cost nothing. */
   usedBefore?: number | undefined
-  /** When it is looked at next, and how long after that again: what has waited for long mostly goes on to. */
   lookAt: number
-  lookAgainMs: number
   isLowered: boolean
   areWorkersLowered: boolean
 }
@@ -58,7 +57,6 @@ export class LongStatements {
       ...work,
       since: now,
       lookAt: now,
-      lookAgainMs: LONG_STATEMENT_TICK_MS,
       isLowered: false,
       areWorkersLowered: false,
     }
@@ -92,8 +90,8 @@ export class LongStatements {
     const now = this.#clock.now()
     for (const [connection, watched] of this.#watched) {
       if (watched.areWorkersLowered || watched.lookAt > now) continue
-      watched.lookAt = now + watched.lookAgainMs
-      watched.lookAgainMs = Math.min(2 * watched.lookAgainMs, MOST_TICK_MS)
+      // What has waited for long mostly goes on to.
+      watched.lookAt = now + clamp(LONG_STATEMENT_TICK_MS, (now - watched.since) / 8, MOST_TICK_MS)
       this.#look(connection, watched)
     }
   }
