@@ -110,6 +110,13 @@ export async function startBuilt(databaseUrl: string, env: Record<string, string
   return startOn(await freePort(), databaseUrl, env)
 }
 
+/** No terminal ends servers with sessions of their own. */
+const servers = new Set<ChildProcess>()
+process.once('SIGINT', () => process.exit(130))
+process.once('exit', () => {
+  for (const server of servers) server.kill('SIGKILL')
+})
+
 /** The same on a port of its own, and without building it. */
 export async function startOn(port: number, databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
@@ -129,6 +136,8 @@ export async function startOn(port: number, databaseUrl: string, env: Record<str
     },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
+  servers.add(child)
+  child.once('exit', () => servers.delete(child))
   for (let tries = 0; ; tries++) {
     const ok = await fetch(`http://127.0.0.1:${port}/health`).then(
       (answer) => answer.ok,

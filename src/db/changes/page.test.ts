@@ -79,7 +79,9 @@ test('a page reads the images of its own changes, however many large ones come a
   const COUNT = 40
   const [{ id: before }] = (await client.query('select max(id) as id from svc.changes')).rows
   const random = `(select string_agg(md5(n || '.' || i), '') from generate_series(1, 16000) i)`
-  await client.query(`do $$ begin for n in 1001..${1000 + COUNT} loop insert into notes values (n, ${random}); end loop; end $$`)
+  await client.query(
+    `do $$ begin for n in 1001..${1000 + COUNT} loop insert into notes values (n, ${random}); end loop; end $$`,
+  )
   const [{ id: last }] = (await client.query('select max(id) as id from svc.changes')).rows
   const page = { changes: 500, bytes: 2 * 2 ** 20 }
   const { text, values } = stepOf(changesAfter({ xid: '0', id: String(before) }, String(last), page))

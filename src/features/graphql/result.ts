@@ -50,5 +50,5 @@ export function answered(
 }
 
 /** The response as one text. */
-export const textOf = ({ json }: GraphqlResult): string =>
+export const responseText = ({ json }: GraphqlResult): string =>
   typeof json === 'string' ? json : Buffer.concat(json).toString()

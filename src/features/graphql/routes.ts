@@ -18,7 +18,7 @@ import { parseExactly } from './document/exact-numbers.ts'
 import { asRefusal } from './document/refusal.ts'
 import type { GraphEngine } from './engine.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
-import { textOf } from './result.ts'
+import { responseText } from './result.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -132,7 +132,7 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
         const result = await (await started()).answer(call, input, dryRun?.db)
         const { json, wrote } = result
         if (wrote && dryRun) {
-          return jsonText(200, `${textOf(result).slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
+          return jsonText(200, `${responseText(result).slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
         }
         if (!wrote) return jsonText(200, json)
         deps.log.wake()
@@ -147,7 +147,7 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
     answer: async (caller, text) => {
       const result = await (await started()).answer(caller, requestIn(text))
       if (result.wrote) deps.log.wake()
-      return textOf(result)
+      return responseText(result)
     },
     failure: (error) => {
       const { message, status: code, errorCode } = toAppError(asRefusal(error))
