@@ -6,10 +6,11 @@ import { readProcess, titleOf } from '../protocol/local-backend.ts'
 export type BackendPriority = {
   /** Processor time so far; undefined where the system does not tell. */
   usedMs(pid: number): number | undefined
-  lower(pid: number, nice: number): void
+  /** False where the system does not let this account do so. */
+  lower(pid: number, nice: number): boolean
   /** The workers that help it with its statement, which it has none of in its first moment. */
   lowerWorkers(pid: number, nice: number): void
-  /** Whether the backend is what it was before. */
+  /** Whether the backend, which was lowered, is what it was before. */
   restore(pid: number): boolean
 }
 
@@ -25,26 +26,29 @@ export const linuxPriority = (): BackendPriority | undefined =>
           const [nanoseconds] = readProcess(pid, 'schedstat')?.split(' ') ?? []
           return nanoseconds === undefined ? undefined : Number(nanoseconds) / 1e6
         },
-        lower: (pid, nice) => void setNice(pid, nice),
+        lower: (pid, nice) => setNice(pid, nice) !== 'no',
         lowerWorkers(pid, nice) {
           for (const worker of parallelWorkersOf(pid)) setNice(worker, nice)
         },
-        restore: (pid) => setNice(pid, 0),
+        restore: (pid) => setNice(pid, 0) === 'yes',
       }
 
-/** False where the system does not let this account do so. */
-function setNice(pid: number, nice: number): boolean {
+type Changed = 'no' | 'without its session' | 'yes'
+
+/** `no`: the system does not let this account do so. */
+function setNice(pid: number, nice: number): Changed {
   try {
     setPriority(pid, nice)
   } catch {
-    return false
+    return 'no'
   }
   try {
     writeFileSync(`/proc/${pid}/autogroup`, String(nice))
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ENOENT'
+    // Sessions do not count there. Else this account may change them ten times a second and no more.
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'yes' : 'without its session'
   }
-  return true
+  return 'yes'
 }
 
 function parallelWorkersOf(pid: number): number[] {

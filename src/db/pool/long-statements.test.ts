@@ -12,7 +12,16 @@ import type { PooledConnection } from './request.ts'
 
 const CALLERS = { isOwn: false }
 
-function start({ mayRestore = true } = {}) {
+/** Another backend computes for long, and then has its share back. */
+function raiseOnce({ long, connection, pass }: Pick<ReturnType<typeof start>, 'long' | 'connection' | 'pass'>): void {
+  const another = connection(9)
+  long.began(another, CALLERS)
+  pass({ 9: 0 })
+  pass({ 9: 50 })
+  long.ended(another)
+}
+
+function start({ mayLower = true, mayRestore = true } = {}) {
   const used = new Map<number, number>()
   const nice = new Map<number, number>()
   const workers = new Map<number, number>()
@@ -26,7 +35,7 @@ function start({ mayRestore = true } = {}) {
         looks++
         return used.get(pid)
       },
-      lower: (pid, to) => nice.set(pid, to),
+      lower: (pid, to) => mayLower && nice.set(pid, to) !== undefined,
       lowerWorkers: (pid, to) => workers.set(pid, to),
       restore: (pid) => mayRestore && nice.set(pid, 0) !== undefined,
     },
@@ -100,16 +109,27 @@ test('what waits for long is looked at less and less often, and still found', ()
 })
 
 test('slow work whose text has computed for a while gives way from its beginning, as long as it goes on to', () => {
-  const { connection, nice, run } = start()
+  const { long, connection, nice, pass, run } = start()
   const one = connection(7)
+  raiseOnce({ long, connection, pass })
   const counting = { ms: 11, computes: 11 }
   assert.equal(run(one, 'count', counting), 0) // it took long: the next is measured
   assert.equal(run(one, 'count', counting), 0)
-  assert.equal(run(one, 'count', counting), 19)
+  assert.equal(run(one, 'count', counting), 10)
   assert.equal(nice.get(7), 0)
   assert.equal(run(one, 'another', counting), 0)
-  assert.equal(run(one, 'count', { ms: 11, computes: 1 }), 19)
+  assert.equal(run(one, 'count', { ms: 11, computes: 1 }), 10)
   assert.equal(run(one, 'count', counting), 0)
+})
+
+test('slow work never gives way from its beginning where a backend could not be raised again, or none was yet', () => {
+  for (const rights of [{}, { mayLower: false, mayRestore: false }, { mayRestore: false }]) {
+    const { long, closed, connection, pass, run } = start(rights)
+    const one = connection(7)
+    if ('mayRestore' in rights) raiseOnce({ long, connection, pass })
+    for (let i = 0; i < 5; i++) assert.equal(run(one, 'count', { ms: 11, computes: 11 }), 0)
+    assert.deepEqual(closed, 'mayLower' in rights || !('mayRestore' in rights) ? [] : [9])
+  }
 })
 
 test('slow work that waits, or is short, never gives way', () => {

@@ -1,7 +1,7 @@
 import { clamp } from '../loop.ts'
 import type { BackendPriority } from './backend-priority.ts'
+import type { SchedulerClock } from './clock.ts'
 import type { PooledConnection } from './request.ts'
-import type { SchedulerClock } from './scheduler.ts'
 import { TimedTexts } from './statement-timings.ts'
 import {
   EXPENSIVE_FOR_MS,
@@ -9,8 +9,8 @@ import {
   LONG_STATEMENT_MS,
   LONG_STATEMENT_NICE,
   LONG_STATEMENT_TICK_MS,
+  MODERATE_NICE,
   MOST_TICK_MS,
-  OWN_STATEMENT_NICE,
 } from './tuning.ts'
 
 export type LongWork = {
@@ -26,14 +26,14 @@ type Watched = LongWork & {
   usedBefore?: number | undefined
   lookAt: number
   isLowered: boolean
-  areWorkersLowered: boolean
+  isKnownLong: boolean
 }
 
 /**
  * A statement that computes for long gives way to short ones: while it is at work its backend gets a small share of the
  * processor, where PostgreSQL is on the machine of this process. What waits for a lock or the disk computes nothing. Slow work
- * whose text computed for a while gives way from its beginning the next time: many such statements of some milliseconds take a
- * processor as well as one of seconds.
+ * whose text computed for a while gives way a little from its beginning the next time: many such statements of some
+ * milliseconds take a processor as well as one of seconds.
  */
 export class LongStatements {
   readonly #priority: BackendPriority
@@ -42,6 +42,8 @@ export class LongStatements {
   /** Texts that took long, and of which it is measured whether they computed. */
   readonly #measured = new TimedTexts()
   readonly #expensive = new TimedTexts()
+  /** Whether a backend could be raised again: undefined until one was. It takes rights that most servers do not have. */
+  #mayRaise: boolean | undefined
   #stopTicking: (() => void) | undefined
 
   constructor(priority: BackendPriority, clock: SchedulerClock) {
@@ -58,12 +60,13 @@ export class LongStatements {
       since: now,
       lookAt: now,
       isLowered: false,
-      areWorkersLowered: false,
+      isKnownLong: false,
     }
     this.#watched.set(connection, watched)
     if (slowText !== undefined && this.#measured.has(slowText, now)) {
       watched.usedBefore = this.#usedMs(connection)
-      if (watched.usedBefore !== undefined && this.#expensive.has(slowText, now)) this.#lower(connection, watched)
+      const givesWay = this.#mayRaise === true && this.#expensive.has(slowText, now)
+      if (watched.usedBefore !== undefined && givesWay) this.#lower(connection, watched, MODERATE_NICE)
     }
     this.#stopTicking ??= this.#clock.every(LONG_STATEMENT_TICK_MS, () => this.#tick())
   }
@@ -75,7 +78,9 @@ export class LongStatements {
     if (watched?.slowText !== undefined) this.#learn(watched.slowText, connection, watched)
     if (!watched?.isLowered) return
     const pid = connection.localBackend
-    if (pid === undefined || !this.#priority.restore(pid)) void connection.close()
+    const isRaised = pid !== undefined && this.#priority.restore(pid)
+    this.#mayRaise = isRaised && this.#mayRaise !== false
+    if (!isRaised) void connection.close()
   }
 
   stop(): void {
@@ -89,7 +94,7 @@ export class LongStatements {
     }
     const now = this.#clock.now()
     for (const [connection, watched] of this.#watched) {
-      if (watched.areWorkersLowered || watched.lookAt > now) continue
+      if (watched.isKnownLong || watched.lookAt > now) continue
       // What has waited for long mostly goes on to.
       watched.lookAt = now + clamp(LONG_STATEMENT_TICK_MS, (now - watched.since) / 8, MOST_TICK_MS)
       this.#look(connection, watched)
@@ -101,9 +106,8 @@ export class LongStatements {
     if (usedMs === undefined) this.#watched.delete(connection)
     else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
     else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
-      if (!watched.isLowered) this.#lower(connection, watched)
-      watched.areWorkersLowered = true
-      if (connection.localBackend !== undefined) this.#priority.lowerWorkers(connection.localBackend, niceOf(watched))
+      watched.isKnownLong = true
+      this.#lower(connection, watched, watched.isOwn ? MODERATE_NICE : LONG_STATEMENT_NICE)
     }
   }
 
@@ -116,16 +120,13 @@ export class LongStatements {
     else this.#expensive.remove(text)
   }
 
-  #lower(connection: PooledConnection, watched: Watched): void {
-    const pid = connection.localBackend
-    if (pid === undefined) return
+  #lower({ localBackend: pid }: PooledConnection, watched: Watched, nice: number): void {
+    if (pid === undefined || !this.#priority.lower(pid, nice)) return
     watched.isLowered = true
-    this.#priority.lower(pid, niceOf(watched))
+    if (watched.isKnownLong) this.#priority.lowerWorkers(pid, nice)
   }
 
   #usedMs({ localBackend: pid }: PooledConnection): number | undefined {
     return pid === undefined ? undefined : this.#priority.usedMs(pid)
   }
 }
-
-const niceOf = ({ isOwn }: LongWork): number => (isOwn ? OWN_STATEMENT_NICE : LONG_STATEMENT_NICE)

@@ -3,6 +3,7 @@ import { isCanceled, isCanceledByRequest, isLockTimeout, type PgError } from '..
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { BackendPriority } from './backend-priority.ts'
+import type { SchedulerClock } from './clock.ts'
 import { type ConnectionSlot, ConnectionSlots, type SlotOptions } from './connection-slots.ts'
 import { LongStatements, type LongWork } from './long-statements.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
@@ -17,8 +18,6 @@ import {
   TICK_MS,
   TRIM_EVERY_MS,
 } from './tuning.ts'
-
-export type SchedulerClock = { now(): number; every(ms: number, run: () => void): () => void }
 
 export type SchedulerOptions = Pick<SlotOptions, 'crowd' | 'writers' | 'isNearby'> & {
   max: number

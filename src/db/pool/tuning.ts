@@ -71,10 +71,10 @@ export const LONG_STATEMENT_TICK_MS = 25
 /** Statements that wait for long are looked at less and less often, down to this: forty looks a second at each cost 3 % of a core. */
 export const MOST_TICK_MS = 400
 export const LONG_STATEMENT_NICE = 19
-export const OWN_STATEMENT_NICE = 10
+export const MODERATE_NICE = 10
 /**
- * Slow work whose text computed for so long gives way from its beginning, for so long: lists of a bucket of 50,000 files that are
- * counted took 11 ms each, one caller's one after the other nearly a processor for each server. Others take 0.1 to 2 ms.
+ * Slow work whose text computed for so long has a tenth of the processor from its beginning, for so long: lists of a bucket of 50,000
+ * files that are counted took 11 ms each, one caller's one after the other nearly a processor for each server. Others take 0.1 to 2 ms.
  */
 export const EXPENSIVE_MS = 5
 export const EXPENSIVE_FOR_MS = 10_000
