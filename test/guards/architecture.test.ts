@@ -150,3 +150,26 @@ test('each migration has a number of its own', () => {
     [],
   )
 })
+
+/** What runs when the file is loaded: no types, and no `import()`. */
+const loadedBy = (text: string): string[] =>
+  [...text.matchAll(/^(?:import|export) (?!type )(?:[^'";]*? from )?'([^']+)'/gm)].map(([, path = '']) => path)
+
+test('a start loads no library that many servers never use', () => {
+  const texts = new Map(files.map(({ name, text }) => [name, text]))
+  const loaded = new Set<string>()
+  const next = ['src/cli/start.ts']
+  for (let file = next.pop(); file !== undefined; file = next.pop()) {
+    for (const path of loadedBy(texts.get(file) ?? '')) {
+      const name = path.startsWith('.') ? join(dirname(file), path) : path
+      if (!loaded.has(name)) next.push(name)
+      loaded.add(name)
+    }
+  }
+  assert.ok(loaded.has('src/features/graphql/routes.ts'))
+  const unused = ['graphql', 'ws', 'sharp', 'openid-client', '@aws-sdk/client-s3', '@simplewebauthn/server']
+  assert.deepEqual(
+    unused.filter((name) => loaded.has(name)),
+    [],
+  )
+})

@@ -35,15 +35,8 @@ import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
-import {
-  answered,
-  type GraphqlResult,
-  isOutage,
-  refused,
-  requireFewAtRoot,
-  responseKey,
-  runsUserCode,
-} from './result.ts'
+import type { GraphqlResult } from './response.ts'
+import { answered, isOutage, refused, requireFewAtRoot, responseKey, runsUserCode } from './result.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { fieldOf, type Prepared, planSubscription } from './subscription.ts'
 import { TypeSystem } from './type-system.ts'

@@ -2,10 +2,8 @@ import { Kind, type SelectionNode } from 'graphql'
 import { badRequest, hasStatus } from '../../core/errors.ts'
 import type { Relayed } from '../../db/db.ts'
 import type { Failure } from './query.ts'
+import type { GraphqlResult } from './response.ts'
 import { meaningOf, type SelectedField } from './selection.ts'
-
-/** The whole response as JSON text, in pieces where it is long; `wrote`: data may have been written. */
-export type GraphqlResult = { status: number; json: string | readonly Buffer[]; wrote: boolean }
 
 const MAX_ROOT_FIELDS = 200
 
@@ -48,7 +46,3 @@ export function answered(
   const isShort = parts.every((part) => typeof part === 'string')
   return { status: 200, json: isShort ? parts.join('') : parts.map((part) => Buffer.from(part as string)), wrote }
 }
-
-/** The response as one text. */
-export const responseText = ({ json }: GraphqlResult): string =>
-  typeof json === 'string' ? json : Buffer.concat(json).toString()

@@ -18,7 +18,7 @@ import { parseExactly } from './document/exact-numbers.ts'
 import { asRefusal } from './document/refusal.ts'
 import type { GraphEngine } from './engine.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
-import { responseText } from './result.ts'
+import { responseText } from './response.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
