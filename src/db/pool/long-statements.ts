@@ -103,8 +103,9 @@ export class LongStatements {
 
   #look(connection: PooledConnection, watched: Watched): void {
     const usedMs = this.#usedMs(connection)
-    if (usedMs === undefined) this.#watched.delete(connection)
-    else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
+    if (usedMs === undefined) {
+      if (!watched.isLowered) this.#watched.delete(connection)
+    } else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
     else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
       watched.isKnownLong = true
       this.#lower(connection, watched, watched.isOwn ? MODERATE_NICE : LONG_STATEMENT_NICE)

@@ -370,3 +370,22 @@ test('limits and introspection are the operator’s to set', async () => {
   const off = await startServer({ on: api, config: { 'graphql.enabled': false } })
   assert.equal((await off.call('POST /api/graphql', { json: { query: '{ posts { id } }' } })).status, 404)
 })
+
+test('long lists of several fields come back whole, beside short ones and failures', async () => {
+  await api.sql(`create table texts (id int primary key, body text); 
+    insert into texts select i, repeat('é', 50000) || i from generate_series(1, 6) i`)
+  const query = `{ __typename long: texts(where: {id: {_lte: 4}}, order_by: [{id: ASC}]) { id body }
+    short: texts(where: {id: {_eq: 5}}) { id } longer: texts(order_by: [{id: DESC}]) { body } authors(limit: 1, order_by: [{id: ASC}]) { name } }`
+  await eventually(async () => assert.equal((await ask(query)).body.errors, undefined))
+  const body = (id: number) => `${'é'.repeat(50_000)}${id}`
+  assert.deepEqual(await data(query), {
+    __typename: 'Query',
+    long: [1, 2, 3, 4].map((id) => ({ id, body: body(id) })),
+    short: [{ id: 5 }],
+    longer: [6, 5, 4, 3, 2, 1].map((id) => ({ body: body(id) })),
+    authors: [{ name: 'Ana' }],
+  })
+  const mixed = await ask(`{ texts { body } bad: posts(where: {made: {_eq: "never"}}) { id } }`)
+  assert.equal(mixed.body.data.texts.length, 6)
+  assert.deepEqual([mixed.body.data.bad, mixed.body.errors.length], [null, 1])
+})

@@ -44,5 +44,6 @@ export function answered(
   if (parts.length === 0) parts.push('{"data":{')
   parts.push(failures.length > 0 ? `},"errors":${JSON.stringify(failures)}}` : '}}')
   const isShort = parts.every((part) => typeof part === 'string')
-  return { status: 200, json: isShort ? parts.join('') : parts.map((part) => Buffer.from(part as string)), wrote }
+  const asBytes = (part: Relayed): Buffer => (typeof part === 'string' ? Buffer.from(part) : part)
+  return { status: 200, json: isShort ? parts.join('') : parts.map(asBytes), wrote }
 }
