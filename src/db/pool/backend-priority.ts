@@ -6,11 +6,8 @@ import { readProcess, titleOf } from '../protocol/local-backend.ts'
 export type BackendPriority = {
   /** Processor time so far; undefined where the system does not tell. */
   usedMs(pid: number): number | undefined
-  /** False where the system does not let this account do so. */
-  lower(pid: number, nice: number): boolean
-  /** The workers that help it with its statement, which it has none of in its first moment. */
-  lowerWorkers(pid: number, nice: number): void
-  /** Whether the backend, which was lowered, is what it was before. */
+  lower(pid: number, nice: number): void
+  /** Whether the backend is what it was before. */
   restore(pid: number): boolean
 }
 
@@ -26,29 +23,25 @@ export const linuxPriority = (): BackendPriority | undefined =>
           const [nanoseconds] = readProcess(pid, 'schedstat')?.split(' ') ?? []
           return nanoseconds === undefined ? undefined : Number(nanoseconds) / 1e6
         },
-        lower: (pid, nice) => setNice(pid, nice) !== 'no',
-        lowerWorkers(pid, nice) {
-          for (const worker of parallelWorkersOf(pid)) setNice(worker, nice)
+        lower(pid, nice) {
+          for (const each of [pid, ...parallelWorkersOf(pid)]) setNice(each, nice)
         },
-        restore: (pid) => setNice(pid, 0) === 'yes',
+        restore: (pid) => setNice(pid, 0),
       }
 
-type Changed = 'no' | 'without its session' | 'yes'
-
-/** `no`: the system does not let this account do so. */
-function setNice(pid: number, nice: number): Changed {
+/** False where the system does not let this account do so. */
+function setNice(pid: number, nice: number): boolean {
   try {
     setPriority(pid, nice)
   } catch {
-    return 'no'
+    return false
   }
   try {
     writeFileSync(`/proc/${pid}/autogroup`, String(nice))
   } catch (error) {
-    // Sessions do not count there. Else this account may change them ten times a second and no more.
-    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'yes' : 'without its session'
+    return (error as NodeJS.ErrnoException).code === 'ENOENT'
   }
-  return 'yes'
+  return true
 }
 
 function parallelWorkersOf(pid: number): number[] {

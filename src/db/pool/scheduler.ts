@@ -5,7 +5,7 @@ import type { Flight } from '../protocol/flight.ts'
 import type { BackendPriority } from './backend-priority.ts'
 import type { SchedulerClock } from './clock.ts'
 import { type ConnectionSlot, ConnectionSlots, type SlotOptions } from './connection-slots.ts'
-import { LongStatements, type LongWork } from './long-statements.ts'
+import { LongStatements } from './long-statements.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
@@ -223,7 +223,7 @@ export class ConnectionScheduler {
     if (!slot.work) {
       slot.work = { kind, share }
       this.#busy[share]++
-      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection, longWork(kind, request))
+      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection, request.side === 'own')
     }
     if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++
@@ -401,12 +401,6 @@ export class ConnectionScheduler {
     }
   }
 }
-
-/** Of writes the text tells nothing: their time is that of their values, and they hold locks. A transaction has none. */
-const longWork = (kind: Kind, { side, text }: PoolRequest): LongWork => ({
-  isOwn: side === 'own',
-  slowText: kind === 'slow' && text !== '' ? text : undefined,
-})
 
 function limitOf(kind: Kind, share: Share): number {
   if (kind === 'read' || kind === 'probe') return READ_LIMIT_MS

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { budgets } from '../../core/budgets.ts'
 import { StatementTimings } from './statement-timings.ts'
-import { MAX_TIMED_TEXTS } from './tuning.ts'
+import { MAX_KNOWN_SLOW } from './tuning.ts'
 
 test('nothing is known of a text until it was answered in time, or was too long', () => {
   const timings = new StatementTimings()
@@ -29,8 +29,8 @@ test('what is kept is bounded: texts in bytes, slow ones in number, and long tex
   for (let i = 0; i < 1_000; i++) timings.inTime(text(i))
   const known = Array.from({ length: 1_000 }, (_, i) => i).filter((i) => timings.isKnownFast(text(i)))
   assert.ok(known.length * budgets.preparedStatementBytes <= budgets.statementNamesBytes && known.includes(999))
-  for (let i = 0; i <= MAX_TIMED_TEXTS; i++) timings.tooLong(`${i}`, 0)
-  assert.deepEqual([timings.isKnownSlow('0', 1), timings.isKnownSlow(`${MAX_TIMED_TEXTS}`, 1)], [false, true])
+  for (let i = 0; i <= MAX_KNOWN_SLOW; i++) timings.tooLong(`${i}`, 0)
+  assert.deepEqual([timings.isKnownSlow('0', 1), timings.isKnownSlow(`${MAX_KNOWN_SLOW}`, 1)], [false, true])
   const long = (i: number) => `${i}`.padEnd(budgets.statementNamesBytes / 4, 'x')
   for (let i = 0; i < 12; i++) timings.tooLong(long(i), 0)
   const slow = Array.from({ length: 12 }, (_, i) => i).filter((i) => timings.isKnownSlow(long(i), 1))

@@ -1,40 +1,14 @@
 import { budgets } from '../../core/budgets.ts'
-import { MAX_TIMED_TEXTS, SLOW_FOR_MS } from './tuning.ts'
-
-/** Texts of statements for a while, bounded by their number and bytes: what does not fit makes all others forgotten. */
-export class TimedTexts {
-  /** Text → until when. */
-  readonly #until = new Map<string, number>()
-  #bytes = 0
-
-  has(text: string, now: number): boolean {
-    const until = this.#until.get(text)
-    if (until === undefined) return false
-    if (until > now) return true
-    this.remove(text)
-    return false
-  }
-
-  add(text: string, until: number): void {
-    if (!this.#until.has(text)) this.#bytes += text.length
-    if (this.#until.size >= MAX_TIMED_TEXTS || this.#bytes > budgets.statementNamesBytes) {
-      this.#until.clear()
-      this.#bytes = text.length
-    }
-    this.#until.set(text, until)
-  }
-
-  remove(text: string): void {
-    if (this.#until.delete(text)) this.#bytes -= text.length
-  }
-}
+import { MAX_KNOWN_SLOW, SLOW_FOR_MS } from './tuning.ts'
 
 /** Which statements are short, by their text: reads that PostgreSQL answered within the limit, writes that it did not cut. */
 export class StatementTimings {
   /** The strings are kept with the statements' names. */
   readonly #fast = new Set<string>()
   #fastBytes = 0
-  readonly #slow = new TimedTexts()
+  /** Text → until when. */
+  readonly #slow = new Map<string, number>()
+  #slowBytes = 0
   /** Small writes that were cut on a shared connection and are tried alone: while one waits for a lock, more of them would too. */
   readonly #retried = new Map<string, number>()
 
@@ -43,7 +17,12 @@ export class StatementTimings {
   }
 
   isKnownSlow(text: string, now: number): boolean {
-    return this.#slow.has(text, now)
+    const until = this.#slow.get(text)
+    if (until === undefined) return false
+    if (until > now) return true
+    this.#slow.delete(text)
+    this.#slowBytes -= text.length
+    return false
   }
 
   /** It was answered within the limit. */
@@ -60,7 +39,12 @@ export class StatementTimings {
   /** It was cut on a connection of its own; on a shared one the cause may be a busy machine. */
   tooLong(text: string, now: number): void {
     if (this.#fast.delete(text)) this.#fastBytes -= text.length
-    this.#slow.add(text, now + SLOW_FOR_MS)
+    if (!this.#slow.has(text)) this.#slowBytes += text.length
+    if (this.#slow.size >= MAX_KNOWN_SLOW || this.#slowBytes > budgets.statementNamesBytes) {
+      this.#slow.clear()
+      this.#slowBytes = text.length
+    }
+    this.#slow.set(text, now + SLOW_FOR_MS)
   }
 
   retry(text: string): void {

@@ -30,8 +30,8 @@ export const SHORT_WRITE_LIMIT_MS = 200
 export const SHARED_LOCK_MS = 20
 /** A read that was too long is flown as slow work for so long before it is tried again. */
 export const SLOW_FOR_MS = 10_000
-/** Statements of one kind that are known to be slow, or expensive, at most; their texts are kept. */
-export const MAX_TIMED_TEXTS = 1_000
+/** Statements that are known to be slow at most; their texts are kept. */
+export const MAX_KNOWN_SLOW = 1_000
 
 /**
  * Small writes on the wire of one connection; more wait in the server, for whichever connection is free first. Create is 0.58, 0.64
@@ -68,16 +68,8 @@ export const USUAL_WRITE_MS = 20
  */
 export const LONG_STATEMENT_MS = 30
 export const LONG_STATEMENT_TICK_MS = 25
-/** Statements that wait for long are looked at less and less often, down to this: forty looks a second at each cost 3 % of a core. */
-export const MOST_TICK_MS = 400
 export const LONG_STATEMENT_NICE = 19
-export const MODERATE_NICE = 10
-/**
- * Slow work whose text computed for so long has a tenth of the processor from its beginning, for so long: lists of a bucket of 50,000
- * files that are counted took 11 ms each, one caller's one after the other nearly a processor for each server. Others take 0.1 to 2 ms.
- */
-export const EXPENSIVE_MS = 5
-export const EXPENSIVE_FOR_MS = 10_000
+export const OWN_STATEMENT_NICE = 10
 
 /** How often waiting flights are checked while there are any. */
 export const TICK_MS = 20

@@ -115,7 +115,8 @@ test('a policy keeps nobody from the index, and the index tells nobody of other 
     const now = await scans()
     for (const column of COLUMNS) {
       const index = `own_places_${column}`
-      assert.ok((now.get(index) ?? 0) - (before.get(index) ?? 0) >= filters(column).length, `${column} is used`)
+      const count = (now.get(index) ?? 0) - (before.get(index) ?? 0)
+      assert.ok(count >= filters(column).length, `${column} is used ${count} times of ${filters(column).length}`)
     }
   }
   await eventually(isReported)
