@@ -44,8 +44,8 @@ function start({ mayRestore = true } = {}) {
 test('what computes for long gives way until it is over, and what waits for a lock does not', () => {
   const { long, nice, connection, pass } = start()
   const [computing, waiting, own] = [connection(7), connection(8), connection(9)]
-  for (const each of [computing, waiting]) long.began(each, false)
-  long.began(own, true)
+  for (const each of [computing, waiting]) long.began(each)
+  long.began(own)
   pass({ 7: 1000, 8: 1000, 9: 1000 }) // of statements before
   pass({ 7: 25, 8: 0, 9: 25 })
   assert.deepEqual([...nice], [])
@@ -53,7 +53,7 @@ test('what computes for long gives way until it is over, and what waits for a lo
   assert.deepEqual(
     [...nice],
     [
-      [7, 19],
+      [7, 10],
       [9, 10],
     ],
   )
@@ -70,7 +70,7 @@ test('what computes for long gives way until it is over, and what waits for a lo
 test('a backend that the system lets nobody raise again is not used again', () => {
   const { long, closed, connection, pass } = start({ mayRestore: false })
   const one = connection(7)
-  long.began(one, false)
+  long.began(one)
   pass({ 7: 0 })
   pass({ 7: 50 })
   long.ended(one)
@@ -79,7 +79,7 @@ test('a backend that the system lets nobody raise again is not used again', () =
 
 test('nothing is looked at on other machines, nor while nothing is at work', () => {
   const { long, nice, connection, pass, isTicking } = start()
-  long.began(connection(undefined), false)
+  long.began(connection(undefined))
   pass()
   pass()
   assert.equal(isTicking(), false)
@@ -88,7 +88,7 @@ test('nothing is looked at on other machines, nor while nothing is at work', () 
 
 const NO_LINUX = process.platform !== 'linux' && 'only Linux tells what a backend uses'
 
-test('a long statement of a caller has a small share of the processor, the next on its connection a whole one', {
+test('a long statement of a caller has a tenth of the processor, the next on its connection a whole one', {
   skip: NO_LINUX,
 }, async () => {
   const database = await createDatabase('embedded')
@@ -107,10 +107,10 @@ test('a long statement of a caller has a small share of the processor, the next 
   await eventually(async () => {
     const { rows } = await watcher.query<{ string_agg: string | null }>(backends)
     pid = Number(rows[0]?.string_agg ?? 0)
-    assert.equal(getPriority(pid), 19)
+    assert.equal(getPriority(pid), 10)
   })
   const group = readProcess(pid, 'autogroup')
-  if (group !== undefined) assert.match(group, / nice 19$/m)
+  if (group !== undefined) assert.match(group, / nice 10$/m)
   await computing
   await watcher.end()
   const next = Number(await pool.fly(ANONYMOUS, sql`select pg_backend_pid()::text`, { kind: 'slow' }))

@@ -1,11 +1,9 @@
 import type { BackendPriority } from './backend-priority.ts'
 import type { SchedulerClock } from './clock.ts'
 import type { PooledConnection } from './request.ts'
-import { LONG_STATEMENT_MS, LONG_STATEMENT_NICE, LONG_STATEMENT_TICK_MS, OWN_STATEMENT_NICE } from './tuning.ts'
+import { LONG_STATEMENT_MS, LONG_STATEMENT_NICE, LONG_STATEMENT_TICK_MS } from './tuning.ts'
 
 type Watched = {
-  /** Of the server's own, for which callers' requests may wait. */
-  readonly isOwn: boolean
   /** Processor time of the backend at the first tick, so that short statements cost nothing. */
   usedBefore?: number
   isLowered: boolean
@@ -27,8 +25,8 @@ export class LongStatements {
   }
 
   /** Work begins that has the connection to itself. */
-  began(connection: PooledConnection, isOwn: boolean): void {
-    this.#watched.set(connection, { isOwn, isLowered: false })
+  began(connection: PooledConnection): void {
+    this.#watched.set(connection, { isLowered: false })
     this.#stopTicking ??= this.#clock.every(LONG_STATEMENT_TICK_MS, () => this.#tick())
   }
 
@@ -60,7 +58,7 @@ export class LongStatements {
     else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
     else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
       watched.isLowered = true
-      this.#priority.lower(pid, watched.isOwn ? OWN_STATEMENT_NICE : LONG_STATEMENT_NICE)
+      this.#priority.lower(pid, LONG_STATEMENT_NICE)
     }
   }
 }

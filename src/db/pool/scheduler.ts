@@ -223,7 +223,7 @@ export class ConnectionScheduler {
     if (!slot.work) {
       slot.work = { kind, share }
       this.#busy[share]++
-      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection, request.side === 'own')
+      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection)
     }
     if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++

@@ -62,14 +62,13 @@ export const USUAL_WRITE_MS = 20
 
 /**
  * Processor time after which a statement that has its connection to itself is given less of the processor, how often that is looked
- * at, and its nice value then: of a processor that others want, a caller's gets a seventieth, the server's own a tenth. Ordinary
- * statements take 1 to 5 ms. p99 of ordinary calls beside everything that `npm run bench storm` does is 321 ms without it; with it
- * 163 and 174 where callers' statements get 15, 113 to 146 with 19.
+ * at, and its nice value then: of a processor that others want it gets a tenth. Ordinary statements take 1 to 5 ms. p99 of ordinary
+ * calls beside everything that `npm run bench storm` does is 321 ms without it, 163 and 174 with 15, 113 to 146 with 19; but with 19, a
+ * seventieth, long statements did not come to an end while others used the machine.
  */
 export const LONG_STATEMENT_MS = 30
 export const LONG_STATEMENT_TICK_MS = 25
-export const LONG_STATEMENT_NICE = 19
-export const OWN_STATEMENT_NICE = 10
+export const LONG_STATEMENT_NICE = 10
 
 /** How often waiting flights are checked while there are any. */
 export const TICK_MS = 20
