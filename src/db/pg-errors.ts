@@ -70,7 +70,8 @@ export function databaseRefusal(error: unknown): string | undefined {
 /** Marks an error that closed a connection or kept it from opening; the error itself does not show it. */
 export const asConnectionError = <E extends Error>(error: E): E => Object.assign(error, { isConnectionError: true })
 
-const isConnectionError = (error: unknown): boolean => causeOf(error)?.isConnectionError === true
+/** The connection broke without a word of PostgreSQL, or could not be opened. */
+export const isConnectionError = (error: unknown): boolean => causeOf(error)?.isConnectionError === true
 
 /** Marks a failure after which the statement may or may not be committed. */
 export const asUnknownFate = <E extends Error>(error: E): E => Object.assign(error, { isFateUnknown: true })

@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { listenTo } from '../kit/event-stream.ts'
 import { eventually, startServer } from '../kit/kit.ts'
 import { startProxy } from '../kit/proxy.ts'
 
-const proxies: Awaited<ReturnType<typeof startProxy>>[] = []
-after(() => Promise.all(proxies.map((proxy) => proxy.close())))
-
 test('streams outlive an outage of the database and miss nothing, with and without row security', async () => {
   const direct = await startServer()
   const proxy = await startProxy(direct.databaseUrl)
-  proxies.push(proxy)
   const shaky = await startServer({ on: direct, config: { 'database.url': proxy.url } })
   await direct.sql(`create table plain (n int primary key);
     create table own (n int primary key, owner uuid); alter table own enable row level security;
@@ -51,7 +47,6 @@ test('streams outlive an outage of the database and miss nothing, with and witho
 test('when the log loses its place, as after a failover, streams are told to start anew', async () => {
   const direct = await startServer()
   const proxy = await startProxy(direct.databaseUrl)
-  proxies.push(proxy)
   const shaky = await startServer({ on: direct, config: { 'database.url': proxy.url, 'auth.enabled': false } })
   await direct.sql('create table plain (n int primary key); grant all on plain to svc_anon')
   await eventually(async () => assert.equal((await shaky.call('GET /api/collections/plain')).status, 200))

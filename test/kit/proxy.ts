@@ -1,4 +1,5 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { atEnd } from './at-end.ts'
 
 /**
  * What happens to connections, old ones included:
@@ -62,7 +63,7 @@ export async function startProxy(
   const cut = () => {
     for (const pair of pairs) cutOff(pair)
   }
-  return {
+  const proxy: Proxy = {
     port,
     url: through(databaseUrl, port),
     async set(next) {
@@ -82,6 +83,8 @@ export async function startProxy(
       if (server.listening) await new Promise((resolve) => server.close(resolve))
     },
   }
+  atEnd(proxy.close)
+  return proxy
 }
 
 /** With a reset, as a crashed peer or a firewall does; a unix socket knows none. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AppError } from '../../core/errors.ts'
-import type { PgError } from '../pg-errors.ts'
+import { asConnectionError, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import { Flight } from '../protocol/flight.ts'
 import type { PooledConnection, PoolRequest } from './request.ts'
@@ -719,4 +719,16 @@ test('the size and what rests of it are known', async () => {
   assert.deepEqual([scheduler.size, scheduler.idle, scheduler.sizeOf('own')], [3, 0, 0])
   await answerAll()
   assert.deepEqual([scheduler.size, scheduler.idle], [3, 3])
+})
+
+test('when a connection goes without a word, those that rest are not tried one after the other', async () => {
+  const { ask, many, open, answerAll } = start()
+  many(5, 'slow')
+  await turn()
+  await answerAll()
+  ask('slow').at?.answer(refused('57P01'))
+  assert.equal(open().length, 5)
+  const lost = ask('slow')
+  lost.at?.flights.shift()?.end(asConnectionError(new Error('lost')))
+  assert.deepEqual(open(), [lost.at])
 })

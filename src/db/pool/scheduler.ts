@@ -1,5 +1,5 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
-import { isCanceled, isCanceledByRequest, isLockTimeout, type PgError } from '../pg-errors.ts'
+import { isCanceled, isCanceledByRequest, isConnectionError, isLockTimeout, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { BackendPriority } from './backend-priority.ts'
@@ -80,7 +80,7 @@ const LANES: readonly Lane[] = [...SIDES.map((side) => ({ side, kind: 'read' as 
  * | a connection is | because | until |
  * |---|---|---|
  * | opening | a request waits that `Reserves` admits, and there are fewer than `max` | it is logged in, then resting |
- * | resting | nothing is on it | work comes; 60 s pass; the other login needs its slot |
+ * | resting | nothing is on it | work comes; 60 s pass; the other login needs its slot; another connection went without a word |
  * | shared | reads, or small writes, are on it | the last one is answered |
  * | alone | a probe, a write, slow work or a transaction is on it | that is done |
  * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its slot is free |
@@ -235,6 +235,7 @@ export class ConnectionScheduler {
       slot.load--
       const tookMs = this.#slots.countAnswer(slot, kind)
       const isCut = isLimited && isCanceled(error) && !isCanceledByRequest(error)
+      if (isConnectionError(error)) this.#dropResting()
       this.#onDone(waiter, isCut || (isRow && isLockTimeout(error)), tookMs, error, flight)
       if (!flight) this.#onRoom(slot) // for a flight the connection says so
     }
@@ -373,6 +374,14 @@ export class ConnectionScheduler {
       this.#opening[login]--
     }
     this.#serve()
+  }
+
+  /**
+   * A connection went without a word of PostgreSQL, as when a host, a proxy or the network fails. Those that rest have not
+   * noticed, and each would lose another try of the same request.
+   */
+  #dropResting(): void {
+    for (const { work, connection } of this.#slots.all) if (!work) connection.destroy()
   }
 
   #onClosed(slot: ConnectionSlot): void {
