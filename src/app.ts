@@ -12,6 +12,7 @@ import { createMessages } from './app/messages.ts'
 import { createOps } from './app/ops.ts'
 import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
+import { openSecrets } from './app/secrets.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Telemetry } from './app/telemetry/telemetry.ts'
 import type { Config } from './config/config.ts'
@@ -42,8 +43,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
   try {
     const store = await openStore(config, lifecycle, { observe, progress, embeddedUrl })
     const platform = await openPlatform(config, lifecycle, { observe, metrics }, store)
+    const secrets = await openSecrets(config, lifecycle, { ...store, observe })
     const messages = createMessages(config, platform)
-    const identity = await createIdentity(config, platform, messages, lifecycle, {
+    const identity = createIdentity(config, platform, secrets, messages, lifecycle, {
       logEntries,
       askAllWorkers,
       moreWarnings: () => backups.warnings(),

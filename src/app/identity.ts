@@ -14,11 +14,9 @@ import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
 import { createIdentify } from '../features/auth/identify.ts'
-import { loadRootSecret } from '../features/auth/keys.ts'
 import { deviceNotices } from '../features/auth/new-device.ts'
-import { type Revocation, Revocations } from '../features/auth/revocations.ts'
+import type { Revocation } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
-import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createSavedItems } from '../features/dashboard/saved-items.ts'
 import { createImpersonation } from '../features/impersonation/routes.ts'
@@ -58,7 +56,7 @@ import type { Messages } from './messages.ts'
 import type { AppOptions } from './options.ts'
 import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
-import { SecretKeeper, secretBoxOf } from './secrets.ts'
+import { SecretKeeper, type Secrets } from './secrets.ts'
 
 /** Statements that drop all credentials of an account except the password. */
 export const dropCredentials = (userId: string): Sql[] => [
@@ -80,9 +78,10 @@ const dropAddedSince = (userId: string, since: string): Sql[] => [
 ]
 
 /** Features that identify callers: accounts, sessions, keys and the admin. */
-export async function createIdentity(
+export function createIdentity(
   config: Config,
   platform: Platform,
+  { rootSecret, box, revocations }: Secrets,
   { email, sms, hooks }: Messages,
   lifecycle: Lifecycle,
   {
@@ -98,10 +97,6 @@ export async function createIdentity(
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
   const publicBaseUrl = (): string => publicUrl.get()
-  const [revocations, rootSecret] = await Promise.all([
-    Revocations.open({ db, observe }).then((opened) => lifecycle.own(opened)),
-    loadRootSecret(db, config.auth.jwt_secret, platform.secretFile),
-  ])
   /** Applies a revocation at once in this process; other processes read it from the database. */
   const revoked =
     (kind: Revocation['kind']) =>
@@ -112,9 +107,6 @@ export async function createIdentity(
   const passwords = lifecycle.own(createPasswords(config.auth))
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
-  const box = secretBoxOf(config.auth, rootSecret)
-  await ensureSigningKey(db, config.auth.signing_algorithm, { box, lifetimeMs: config.auth.token_duration * 1000 })
-  await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
   const logsOfAll = askAllWorkers('logs', logEntries)
@@ -307,4 +299,4 @@ export async function createIdentity(
   }
 }
 
-export type IdentityGroup = Awaited<ReturnType<typeof createIdentity>>
+export type IdentityGroup = ReturnType<typeof createIdentity>

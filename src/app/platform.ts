@@ -64,8 +64,6 @@ export type Platform = {
   isDrill: boolean
   /** Warnings for the operator. */
   warnings(): readonly string[]
-  /** The file of the root secret; only with an embedded database. */
-  secretFile: SecretFile | undefined
   /** Writes the listen address to the lock of the data directory, for `svc`. */
   announce(url: string): void
 }
@@ -144,7 +142,6 @@ export async function openPlatform(
     dialects,
     noHookFunctions,
     announce,
-    secretFile,
   }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const drill = isDrill(config)
@@ -215,7 +212,6 @@ export async function openPlatform(
       ...openness(),
       ...changeLog.warnings(),
     ],
-    secretFile,
     announce,
   }
 }

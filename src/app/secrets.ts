@@ -4,13 +4,34 @@ import { type Observe, operatorWarning } from '../core/observe.ts'
 import { deriveKey } from '../core/secret.ts'
 import { SecretBox } from '../core/secret-box.ts'
 import type { Db } from '../db/db.ts'
+import type { Pool } from '../db/pool/pool.ts'
 import { type Resealed, reseal, type SealedColumn } from '../db/sealed.ts'
+import type { SecretFile } from '../db/setup/embedded/secret-file.ts'
 import { adminTotpSecrets } from '../features/admin/second-factor.ts'
-import { signingSecrets } from '../features/auth/signing-keys.ts'
+import { loadRootSecret } from '../features/auth/keys.ts'
+import { Revocations } from '../features/auth/revocations.ts'
+import { ensureSigningKey, signingSecrets } from '../features/auth/signing-keys.ts'
 import { backupCodeKey } from '../features/mfa/backup-code-key.ts'
 import { totpSecrets } from '../features/mfa/totp.ts'
 import { webhookSecrets } from '../features/webhooks/sealed.ts'
 import type { Feature } from '../http/feature.ts'
+import type { Lifecycle } from './lifecycle.ts'
+
+/** What tokens and secrets at rest are made of, and which tokens ended early. */
+export type Secrets = { readonly rootSecret: string; readonly box: SecretBox; readonly revocations: Revocations }
+
+export async function openSecrets(
+  { auth }: Config,
+  lifecycle: Lifecycle,
+  { db, observe, secretFile }: { db: Pool; observe: Observe; secretFile: SecretFile | undefined },
+): Promise<Secrets> {
+  const rootSecret = await loadRootSecret(db, auth.jwt_secret, secretFile)
+  const box = secretBoxOf(auth, rootSecret)
+  // First, because the revocations are read with the keys.
+  await ensureSigningKey(db, auth.signing_algorithm, { box, lifetimeMs: auth.token_duration * 1000 })
+  const revocations = lifecycle.own(await Revocations.open({ db, observe }))
+  return { rootSecret, box, revocations }
+}
 
 /** All encrypted columns. */
 const SEALED_COLUMNS: readonly SealedColumn[] = [

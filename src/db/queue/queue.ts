@@ -87,12 +87,16 @@ export class Queue {
       },
     })
     this.#workers.set(kind, worker)
-    if (this.#polls) worker.start()
+    if (!this.#polls) return
+    worker.start()
+    this.#polls.poke()
   }
 
   /** Starts all workers, also those that `work` adds later. Listens for other processes, and polls in case that fails. */
   start(): void {
     if (this.#isIdle) return
+    for (const worker of this.#workers.values()) worker.start()
+    // One statement finds which kinds have items; a claim for each of them would take longer than the rest of the start.
     this.#polls = new Loop({
       step: () => this.#poll(),
       everyMs: this.#pollMs,
@@ -109,7 +113,6 @@ export class Queue {
       },
       (error: unknown) => this.#onFailure('listen', error),
     )
-    for (const worker of this.#workers.values()) worker.start()
   }
 
   /** Call after the flight with `push` committed; otherwise the item waits for the next poll. */

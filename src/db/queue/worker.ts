@@ -102,11 +102,11 @@ export class Worker {
     this.#leaseSeconds = options.leaseSeconds * HELD_PART
   }
 
+  /** Claims when it is woken. */
   start(): void {
     const beat = () => void this.#heartbeat().catch((error: unknown) => this.#host.onFailure('heartbeat', error))
     const { leaseSeconds, heartbeatMs = (leaseSeconds * 1000) / 3 } = this.#options
     this.#beat = setInterval(beat, heartbeatMs).unref()
-    this.wake()
   }
 
   /** Items that a stop waits for. */
