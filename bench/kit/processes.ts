@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,6 +15,24 @@ export function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
+}
+
+/** No terminal ends what has a session of its own. */
+const services = new Set<ChildProcess>()
+process.once('SIGINT', () => process.exit(130))
+process.once('exit', () => {
+  for (const service of services) service.kill('SIGKILL')
+})
+
+/**
+ * A server, ours or the reference, with a session of its own, as services have: Linux shares processors between sessions
+ * first (sched(7), "The autogroup feature"), and each backend of PostgreSQL is one.
+ */
+function asService(args: readonly string[], options: SpawnOptions): ChildProcess {
+  const child = spawn(process.execPath, args, { ...options, detached: true })
+  services.add(child)
+  child.once('exit', () => services.delete(child))
+  return child
 }
 
 /** Resolves with the first line that matches. */
@@ -94,7 +112,7 @@ export const startBare = (setup: { url: string; users: readonly BenchUser[] }): 
   startBareScript('kit/bare.ts', setup)
 
 export async function startBareScript(name: string, setup: object): Promise<Stage> {
-  const child = script(name)
+  const child = asService(['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
   child.stdin?.end(JSON.stringify(setup))
   const [, port] = await firstLine(child, /(\d+)\n/)
   return stage(child, Number(port))
@@ -110,21 +128,11 @@ export async function startBuilt(databaseUrl: string, env: Record<string, string
   return startOn(await freePort(), databaseUrl, env)
 }
 
-/** No terminal ends servers with sessions of their own. */
-const servers = new Set<ChildProcess>()
-process.once('SIGINT', () => process.exit(130))
-process.once('exit', () => {
-  for (const server of servers) server.kill('SIGKILL')
-})
-
 /** The same on a port of its own, and without building it. */
 export async function startOn(port: number, databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
-  const child = spawn(process.execPath, [here('../dist/main.js'), 'start'], {
+  const child = asService([here('../dist/main.js'), 'start'], {
     cwd: dataDir,
-    // A session of its own, as a service has: Linux shares processors between sessions first (sched(7), "The autogroup
-    // feature"), and each backend of PostgreSQL is one.
-    detached: true,
     env: {
       ...process.env,
       SVC_DATA_DIR: dataDir,
@@ -136,8 +144,6 @@ export async function startOn(port: number, databaseUrl: string, env: Record<str
     },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
-  servers.add(child)
-  child.once('exit', () => servers.delete(child))
   for (let tries = 0; ; tries++) {
     const ok = await fetch(`http://127.0.0.1:${port}/health`).then(
       (answer) => answer.ok,
