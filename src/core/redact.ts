@@ -21,8 +21,11 @@ const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
  * return at the first line.
  */
 export function redact(text: string): string {
-  if (!text.includes('=') && !text.includes('://') && !text.includes(' ')) return text
-  return text.replace(PARAMETER, `$1$2=${MASK}`).replace(BEARER, `$1 ${MASK}`).replace(URL_PASSWORD, `$1:${MASK}@`)
+  let masked = text
+  if (masked.includes('=')) masked = masked.replace(PARAMETER, `$1$2=${MASK}`)
+  if (masked.includes(' ')) masked = masked.replace(BEARER, `$1 ${MASK}`)
+  if (masked.includes('://')) masked = masked.replace(URL_PASSWORD, `$1:${MASK}@`)
+  return masked
 }
 
 /** Bearers of this server and JWTs, wherever they stand; and what opens a link by its path. */
