@@ -6,7 +6,8 @@ import { readProcess, titleOf } from '../protocol/local-backend.ts'
 export type BackendPriority = {
   /** Processor time so far; undefined where the system does not tell. */
   usedMs(pid: number): number | undefined
-  lower(pid: number, nice: number): void
+  /** Whether it was lowered: the system does not let this account do so to the backends of another one. */
+  lower(pid: number, nice: number): boolean
   /** Whether the backend is what it was before. */
   restore(pid: number): boolean
 }
@@ -24,24 +25,31 @@ export const linuxPriority = (): BackendPriority | undefined =>
           return nanoseconds === undefined ? undefined : Number(nanoseconds) / 1e6
         },
         lower(pid, nice) {
-          for (const each of [pid, ...parallelWorkersOf(pid)]) setNice(each, nice)
+          if (!setNice(pid, nice)) return false
+          setNiceOfSession(pid, nice)
+          for (const worker of parallelWorkersOf(pid)) if (setNice(worker, nice)) setNiceOfSession(worker, nice)
+          return true
         },
-        restore: (pid) => setNice(pid, 0),
+        restore: (pid) => setNice(pid, 0) && setNiceOfSession(pid, 0),
       }
 
 /** False where the system does not let this account do so. */
 function setNice(pid: number, nice: number): boolean {
   try {
     setPriority(pid, nice)
+    return true
   } catch {
     return false
   }
+}
+
+function setNiceOfSession(pid: number, nice: number): boolean {
   try {
     writeFileSync(`/proc/${pid}/autogroup`, String(nice))
+    return true
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ENOENT'
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' // a system without them
   }
-  return true
 }
 
 function parallelWorkersOf(pid: number): number[] {

@@ -10,7 +10,7 @@ import { sql } from '../sql.ts'
 import { LongStatements } from './long-statements.ts'
 import type { PooledConnection } from './request.ts'
 
-function start({ mayRestore = true } = {}) {
+function start({ mayLower = true, mayRestore = true } = {}) {
   const used = new Map<number, number>()
   const nice = new Map<number, number>()
   let tick: (() => void) | undefined
@@ -18,7 +18,7 @@ function start({ mayRestore = true } = {}) {
   const long = new LongStatements(
     {
       usedMs: (pid) => used.get(pid),
-      lower: (pid, to) => nice.set(pid, to),
+      lower: (pid, to) => mayLower && nice.set(pid, to) !== undefined,
       restore: (pid) => mayRestore && nice.set(pid, 0) !== undefined,
     },
     {
@@ -75,6 +75,18 @@ test('a backend that the system lets nobody raise again is not used again', () =
   pass({ 7: 50 })
   long.ended(one)
   assert.deepEqual(closed, [7])
+})
+
+test('a backend of another account, which cannot be lowered, is used again', () => {
+  const { long, closed, connection, pass, isTicking } = start({ mayLower: false })
+  const one = connection(7)
+  long.began(one)
+  pass({ 7: 0 })
+  pass({ 7: 50 })
+  pass()
+  assert.equal(isTicking(), false)
+  long.ended(one)
+  assert.deepEqual(closed, [])
 })
 
 test('nothing is looked at on other machines, nor while nothing is at work', () => {

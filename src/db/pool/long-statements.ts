@@ -57,8 +57,8 @@ export class LongStatements {
     if (pid === undefined || usedMs === undefined) this.#watched.delete(connection)
     else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
     else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
-      watched.isLowered = true
-      this.#priority.lower(pid, LONG_STATEMENT_NICE)
+      watched.isLowered = this.#priority.lower(pid, LONG_STATEMENT_NICE)
+      if (!watched.isLowered) this.#watched.delete(connection)
     }
   }
 }
