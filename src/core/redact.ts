@@ -16,10 +16,7 @@ const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_PARAMETERS})=[^&;#\\s"']*`
 const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
 
-/**
- * Masks the values of secret parameters, bearers and passwords in URLs. Most texts contain none of the three marks and
- * return at the first line.
- */
+/** Masks the values of secret parameters, bearers and passwords in URLs. Every line of the log passes here, and has few of the marks. */
 export function redact(text: string): string {
   let masked = text
   if (masked.includes('=')) masked = masked.replace(PARAMETER, `$1$2=${MASK}`)
