@@ -73,7 +73,8 @@ test('a reset of an unknown address is the same work, up to the mail that is not
   const server = await startServer({ config, on: { databaseUrl: line.url } })
   const work = async (email: string) => {
     const statements = await line.during(() => askReset(email, server))
-    return statements.filter((text) => text.includes('insert into svc.'))
+    // Readers of the change log write by themselves.
+    return statements.filter((text) => text.includes('insert into svc.') && !text.includes('svc.change_readers'))
   }
   await work('warm@x.test')
   const [known, unknown] = [await work('known@x.test'), await work('unknown@x.test')]
