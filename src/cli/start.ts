@@ -8,6 +8,7 @@ import { readToken, removeToken, writeToken } from './command/token-file.ts'
 import { createLog, type Log } from './log/log.ts'
 import { type BannerFacts, banner } from './serve/banner.ts'
 import { Cluster } from './serve/cluster.ts'
+import { raiseSessionShare } from './serve/session-share.ts'
 import { collectRarely, explainStart, forceExitAfter, type Server, startSingle, watchForBugs } from './serve/single.ts'
 import { serveAsWorker } from './serve/worker.ts'
 
@@ -19,6 +20,7 @@ export async function start(context: Context): Promise<number> {
   if (cluster.isWorker) return serveAsWorker(context)
   const { config, warnings } = context.config()
   const log = createLog(config.log)
+  raiseSessionShare(config.database.url)
   try {
     for (const warning of warnings) log.observe(operatorWarning(warning))
     const stopping = stopSignal(process.send !== undefined)

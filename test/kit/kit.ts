@@ -153,7 +153,7 @@ export type SpawnedServer = TestServer & {
 
 /** A server in a process of its own, for tests that kill it. */
 export async function spawnServer(
-  options: ServerOptions & { port?: number; main?: string } = {},
+  options: ServerOptions & { port?: number; main?: string; detached?: boolean } = {},
 ): Promise<SpawnedServer> {
   const databaseUrl = await databaseFor(options)
   const port = options.port ?? (await freePort())
@@ -171,7 +171,8 @@ export async function spawnServer(
       typeof value === 'object' ? JSON.stringify(value) : String(value)
   }
   const main = options.main ? [options.main] : svc
-  const child = spawn(process.execPath, [...main, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const { detached = false } = options
+  const child = spawn(process.execPath, [...main, 'start'], { env, detached, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))

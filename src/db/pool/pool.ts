@@ -21,7 +21,7 @@ import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } 
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection, openConnectionCount } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
-import { hostsOf } from '../protocol/hosts.ts'
+import { isNearby } from '../protocol/hosts.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
@@ -105,14 +105,6 @@ export async function openPool(options: PoolOptions): Promise<Pool> {
   }
 }
 
-/** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
-function isNearby(url: string): boolean {
-  if (!URL.canParse(url) || hostsOf(url).urls.length > 1) return false
-  const { hostname, searchParams } = new URL(url)
-  const host = searchParams.get('host') ?? hostname
-  return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
-}
-
 const clock: SchedulerClock = {
   now: () => performance.now(),
   every: (ms, run) => {
@@ -149,6 +141,7 @@ class PostgresPool implements Pool {
     this.#admins = { owner: owner && writers !== undefined, writers: !!writers, readers: !!readers }
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
+    // On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way.
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,

@@ -35,6 +35,14 @@ export function hostsOf(url: string): Hosts {
   return { urls: hosts.map((host) => `${scheme}${user}${host}${path}${rest}`), attrs }
 }
 
+/** Whether it is one server, on the machine of this process. */
+export function isNearby(url: string): boolean {
+  if (!URL.canParse(url) || hostsOf(url).urls.length > 1) return false
+  const { hostname, searchParams } = new URL(url)
+  const host = searchParams.get('host') ?? hostname
+  return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
+}
+
 /** The hosts for people, without login and database. */
 export function hostNames(url: string): string {
   const parts = partsOf(url)
