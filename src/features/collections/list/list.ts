@@ -59,17 +59,14 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
   const { listQuery, statement } = isByCursor
     ? cursorStatement(reader, query, target, estimate)
     : listStatement(sqlCache, query, target, listDeps, estimate)
-  const isSlow = mayBeSlow(listQuery)
-  // Written out: to spread options takes longer than to find the statement.
-  const options = { kind: isSlow ? 'slow' : 'read', plain: isSlow, signal: call.cancelSignal, as: 'bytes' } as const
-  let text: string
-  try {
-    if (!isByCursor) return (await db.fly(call.who, statement, options)) ?? ''
-    text = String((await db.fly(call.who, statement, options)) ?? '')
-  } catch (error) {
+  const signal = call.cancelSignal
+  const options: FlyOptions = mayBeSlow(listQuery) ? { ...SLOW, signal } : { ...READ, signal }
+  const explain = (error: unknown): never => {
     throw explainList(error, listQuery)
   }
-  return withCursor(text, (keys) => cursors.seal(keys, target, planOrder(listQuery.sort, target)))
+  if (!isByCursor) return (await db.fly(call.who, statement, { ...options, as: 'bytes' }).catch(explain)) ?? ''
+  const text = await db.fly(call.who, statement, options).catch(explain)
+  return withCursor(text ?? '', (keys) => cursors.seal(keys, target, planOrder(listQuery.sort, target)))
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
