@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
+import { setNiceOfSession } from '../../src/db/protocol/local-backend.ts'
 import { freePort } from '../../test/kit/free-port.ts'
 import type { BenchUser } from './database.ts'
 import type { Load, Measured } from './load.ts'
@@ -15,6 +16,13 @@ export function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
+}
+
+/** A script that stands for other machines, in a session of its own with that nice value (sched(7), "The autogroup feature"). */
+export function elsewhere(name: string, nice: number): ChildProcess {
+  const child = asService(['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
+  if (child.pid) setNiceOfSession(child.pid, nice)
+  return child
 }
 
 /** No terminal ends what has a session of its own. */

@@ -1,6 +1,5 @@
-import { writeFileSync } from 'node:fs'
 import { isNearby } from '../../db/protocol/hosts.ts'
-import { readProcess } from '../../db/protocol/local-backend.ts'
+import { readProcess, setNiceOfSession } from '../../db/protocol/local-backend.ts'
 
 /** Nine times the share of the processor that other sessions have. */
 const SESSION_NICE = -10
@@ -15,11 +14,7 @@ const SESSION_NICE = -10
 export function raiseSessionShare(databaseUrl: string): void {
   const isLocal = databaseUrl === '' || isNearby(databaseUrl)
   if (process.platform !== 'linux' || !isLocal || !hasOwnSession()) return
-  try {
-    writeFileSync('/proc/self/autogroup', String(SESSION_NICE))
-  } catch {
-    // no right, or no such feature
-  }
+  setNiceOfSession(process.pid, SESSION_NICE)
 }
 
 /** Behind the name in parentheses: state, parent, group, session (proc(5)). */

@@ -5,7 +5,6 @@ import type { Flight } from '../protocol/flight.ts'
 import type { BackendPriority } from './backend-priority.ts'
 import type { SchedulerClock } from './clock.ts'
 import { type ConnectionSlot, ConnectionSlots, type SlotOptions } from './connection-slots.ts'
-import { LongStatements } from './long-statements.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
@@ -18,6 +17,7 @@ import {
   TICK_MS,
   TRIM_EVERY_MS,
 } from './tuning.ts'
+import { WorkPriority } from './work-priority.ts'
 
 export type SchedulerOptions = Pick<SlotOptions, 'crowd' | 'writers' | 'isNearby'> & {
   max: number
@@ -101,7 +101,7 @@ export class ConnectionScheduler {
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   readonly #slots: ConnectionSlots
-  readonly #longStatements: LongStatements | undefined
+  readonly #workPriority: WorkPriority | undefined
   /** Which of ALONE is next. */
   #turn = 0
   /** While anything waits. */
@@ -113,7 +113,7 @@ export class ConnectionScheduler {
     this.#options = options
     this.#reserves = new Reserves(options.max)
     const { crowd, writers, isNearby, clock, priority } = options
-    this.#longStatements = priority && new LongStatements(priority, clock)
+    this.#workPriority = priority && new WorkPriority(priority, clock)
     this.#slots = new ConnectionSlots({
       crowd,
       writers,
@@ -175,7 +175,7 @@ export class ConnectionScheduler {
     this.#isClosed = true
     this.#stopTicking?.()
     this.#stopTrimming()
-    this.#longStatements?.stop()
+    this.#workPriority?.stop()
     this.failWaiters()
     await Promise.all(this.#slots.all.map(({ connection }) => connection.close()))
   }
@@ -223,7 +223,7 @@ export class ConnectionScheduler {
     if (!slot.work) {
       slot.work = { kind, share }
       this.#busy[share]++
-      if (kind !== 'read' && kind !== 'row') this.#longStatements?.began(slot.connection)
+      this.#workPriority?.began(slot.connection, kind)
     }
     if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++
@@ -291,7 +291,7 @@ export class ConnectionScheduler {
   #rest(slot: ConnectionSlot): void {
     if (slot.work) {
       this.#busy[slot.work.share]--
-      this.#longStatements?.ended(slot.connection)
+      this.#workPriority?.ended(slot.connection)
     }
     slot.work = undefined
     slot.restsSince = this.#options.clock.now()
