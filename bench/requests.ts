@@ -2,7 +2,7 @@
  * npm run bench [requests] [-- --quick] [word of a scenario…]
  * Starts everything itself: PostgreSQL, the built server, and the leanest handler written by hand (bare.ts). Requests carry
  * the tokens of 32 users in turn, to both; nothing but /health is anonymous. Rounds are
- * interleaved, so that a noisy machine disturbs both alike; what counts are the ratios, and the processor time of a
+ * interleaved, so that a noisy machine disturbs both alike; neither has a larger share of the processors than the other; what counts are the ratios, and the processor time of a
  * request. Load comes from `wrk` where it is installed, else from load.ts.
  */
 import { cpus, totalmem } from 'node:os'
@@ -32,7 +32,7 @@ const postmaster = cluster.pid
 console.log('seeding …')
 const { users } = await seed(cluster.url, USERS)
 const bare = await startBare({ url: cluster.url, users })
-const server = await startBuilt(cluster.url, { SVC_DATABASE_MAX_CONNS: '25' })
+const server = await startBuilt(cluster.url, { SVC_DATABASE_MAX_CONNS: '25' }, 'terminal')
 const idleMegabytes = server.residentBytes() / 2 ** 20
 
 type Scenario = { name: string; bar: number; server: Asked[]; bare: Asked[] }

@@ -78,18 +78,18 @@ async function storm(thinkMs: number): Promise<void> {
   ordinary.stdin?.write(`${JSON.stringify(setup)}\n`)
   const report = async () => JSON.parse(await say(ordinary, 'report')) as Report
 
-  await sleep(WARM_SECONDS * 1000) // until everything is compiled and prepared
+  const attackers = elsewhere('faults/attackers.ts', ATTACKERS_NICE)
+  let answered = ''
+  attackers.stdout?.on('data', (chunk) => (answered += chunk))
+  const attackersEnd = new Promise((resolve) => attackers.once('exit', resolve))
+  await sleep(WARM_SECONDS * 1000) // until everything is compiled and prepared, the attackers too
   await report()
   await sleep(IDLE_SECONDS * 1000)
   const idle = await report()
 
   console.log(`\n${SECONDS} s of storm, clients with pauses of ${thinkMs} ms …`)
-  const attackers = elsewhere('faults/attackers.ts', ATTACKERS_NICE)
-  let answered = ''
-  attackers.stdout?.on('data', (chunk) => (answered += chunk))
   const attack: AttackSetup = { ports, token, seconds: SECONDS }
   attackers.stdin?.end(JSON.stringify(attack))
-  const attackersEnd = new Promise((resolve) => attackers.once('exit', resolve))
   const held = await rage()
   const stormy = await report()
   await attackersEnd

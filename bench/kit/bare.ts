@@ -4,7 +4,6 @@
  */
 import { createServer } from 'node:http'
 import pg from 'pg'
-import { raiseSessionShare } from '../../src/cli/serve/session-share.ts'
 import type { BenchUser } from './database.ts'
 
 type Step = { name: string; text: string; values: readonly (string | null)[] }
@@ -56,9 +55,6 @@ class BareFlight extends DriverQuery {
     this.#done(null, this.#text)
   }
 }
-
-// As the server does, which would otherwise be before it at the processor.
-raiseSessionShare('')
 
 // As a process of its own: the setup as JSON on standard input, the port on standard output.
 let input = ''

@@ -20,7 +20,7 @@ export function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv
 
 /** A script that stands for other machines, in a session of its own with that nice value (sched(7), "The autogroup feature"). */
 export function elsewhere(name: string, nice: number): ChildProcess {
-  const child = asService(['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const child = startNode('service', ['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
   if (child.pid) setNiceOfSession(child.pid, nice)
   return child
 }
@@ -33,11 +33,14 @@ process.once('exit', () => {
 })
 
 /**
- * A server, ours or the reference, with a session of its own, as services have: Linux shares processors between sessions
- * first (sched(7), "The autogroup feature"), and each backend of PostgreSQL is one.
+ * A server, ours or the reference. As a service it has a session of its own: Linux shares processors between sessions first
+ * (sched(7), "The autogroup feature"), and each backend of PostgreSQL is one. Started from a terminal it has that of this process,
+ * and no larger share.
  */
-function asService(args: readonly string[], options: SpawnOptions): ChildProcess {
-  const child = spawn(process.execPath, args, { ...options, detached: true })
+export type StartedFrom = 'service' | 'terminal'
+
+function startNode(from: StartedFrom, args: readonly string[], options: SpawnOptions): ChildProcess {
+  const child = spawn(process.execPath, args, { ...options, detached: from === 'service' })
   services.add(child)
   child.once('exit', () => services.delete(child))
   return child
@@ -117,10 +120,10 @@ export function processorMs(pid: number, family = false): number {
 
 /** The bare handler of kit/bare.ts. */
 export const startBare = (setup: { url: string; users: readonly BenchUser[] }): Promise<Stage> =>
-  startBareScript('kit/bare.ts', setup)
+  startBareScript('kit/bare.ts', setup, 'terminal')
 
-export async function startBareScript(name: string, setup: object): Promise<Stage> {
-  const child = asService(['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
+export async function startBareScript(name: string, setup: object, from: StartedFrom = 'service'): Promise<Stage> {
+  const child = startNode(from, ['--import', 'tsx', here(name)], { stdio: ['pipe', 'pipe', 'inherit'] })
   child.stdin?.end(JSON.stringify(setup))
   const [, port] = await firstLine(child, /(\d+)\n/)
   return stage(child, Number(port))
@@ -131,15 +134,24 @@ export const build = () =>
   spawnSync(process.execPath, [here('../scripts/build.js')], { stdio: ['ignore', 'ignore', 'inherit'] })
 
 /** The real server, as built in dist/. */
-export async function startBuilt(databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
+export async function startBuilt(
+  databaseUrl: string,
+  env: Record<string, string> = {},
+  from: StartedFrom = 'service',
+): Promise<Stage> {
   build()
-  return startOn(await freePort(), databaseUrl, env)
+  return startOn(await freePort(), databaseUrl, env, from)
 }
 
 /** The same on a port of its own, and without building it. */
-export async function startOn(port: number, databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
+export async function startOn(
+  port: number,
+  databaseUrl: string,
+  env: Record<string, string> = {},
+  from: StartedFrom = 'service',
+): Promise<Stage> {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
-  const child = asService([here('../dist/main.js'), 'start'], {
+  const child = startNode(from, [here('../dist/main.js'), 'start'], {
     cwd: dataDir,
     env: {
       ...process.env,
@@ -165,7 +177,7 @@ export async function startOn(port: number, databaseUrl: string, env: Record<str
 
 /** The load generator in a process of its own, so that it does not share a thread with what it measures. */
 export async function load(options: Load): Promise<Measured> {
-  const child = script('kit/load.ts')
+  const child = elsewhere('kit/load.ts', 0)
   child.stdin?.end(JSON.stringify(options))
   const [text] = await firstLine(child, /\{.*\}/)
   return JSON.parse(text) as Measured

@@ -42,7 +42,8 @@ export async function wrk(load: Load): Promise<Measured> {
   const file = join(folder, 'requests.lua')
   writeFileSync(file, script(load))
   const args = ['-t1', `-c${load.connections}`, `-d${load.seconds}s`, '-s', file, `http://127.0.0.1:${load.port}`]
-  const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  // In a session of its own, as on another machine: what is measured may share that of this process.
+  const child = spawn('wrk', args, { detached: true, stdio: ['ignore', 'pipe', 'inherit'] })
   let text = ''
   for await (const chunk of child.stdout) text += chunk
   rmSync(folder, { recursive: true })
