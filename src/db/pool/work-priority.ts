@@ -5,6 +5,8 @@ import type { Kind } from './reserves.ts'
 import { LONG_STATEMENT_MS, LONG_STATEMENT_NICE, LONG_STATEMENT_TICK_MS } from './tuning.ts'
 
 type Watched = {
+  /** Its backend, as at the first tick. */
+  pid?: number | undefined
   /** Processor time of the backend at the first tick, so that short statements cost nothing. */
   usedBefore?: number
   /** Its backend has another share than an ordinary one. */
@@ -77,12 +79,14 @@ export class WorkPriority {
   }
 
   #look(connection: PooledConnection, watched: Watched): void {
-    const pid = connection.localBackend
+    watched.pid ??= connection.localBackend
+    const { pid, usedBefore } = watched
     const usedMs = pid === undefined ? undefined : this.#priority.usedMs(pid)
     if (pid === undefined || usedMs === undefined) this.#watched.delete(connection)
-    else if (watched.usedBefore === undefined) watched.usedBefore = usedMs
-    else if (usedMs - watched.usedBefore >= LONG_STATEMENT_MS) {
-      watched.isChanged = this.#priority.lower(pid, LONG_STATEMENT_NICE)
+    else if (usedBefore === undefined) watched.usedBefore = usedMs
+    else if (usedMs - usedBefore >= LONG_STATEMENT_MS) {
+      // Asked for again: by now the number may be that of another process.
+      watched.isChanged = connection.localBackend === pid && this.#priority.lower(pid, LONG_STATEMENT_NICE)
       if (!watched.isChanged) this.#watched.delete(connection)
     }
   }

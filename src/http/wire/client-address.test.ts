@@ -24,9 +24,20 @@ test('behind trusted proxies the client is the last address that is not one of t
     ['10.0.0.1', '', '10.0.0.1'],
     ['203.0.113.9', '198.51.100.7', '203.0.113.9'],
   ]
-  for (const [peer, forwarded, client] of cases) {
+  // The second time as kept from the first.
+  for (const [peer, forwarded, client] of [...cases, ...cases]) {
     assert.equal(clientOf(peer, forwarded), client, `${peer} ← ${forwarded}`)
   }
+})
+
+test('addresses are read rightly however many and however long they are', () => {
+  const clientOf = createClientAddress(['10.0.0.0/8'])
+  for (let i = 0; i < 3000; i++) {
+    const address = `198.51.${i >> 8}.${i & 255}`
+    assert.equal(clientOf('10.0.0.1', address), address)
+  }
+  const zone = 'z'.repeat(1000)
+  for (let i = 0; i < 2; i++) assert.equal(clientOf('10.0.0.1', `2001:db8::5%${zone}`), `2001:db8::5%${zone}`)
 })
 
 test('an IPv6 customer is counted by its /64, an IPv4 address by itself', () => {

@@ -1,5 +1,12 @@
 import ipaddr from 'ipaddr.js'
+import { entryCache } from '../../core/entry-cache.ts'
 
+/** Addresses are kept as they were read, because behind a proxy each request has some, and to read one takes microseconds. */
+const KEPT_ADDRESSES = 1_000
+/** The longest that is kept: an IPv6 address with its port takes 47, but it may name a zone of any length. */
+const KEPT_LENGTH = 64
+
+type Hop = { readonly address: string; readonly isTrusted: boolean }
 type CidrRange = ReturnType<typeof ipaddr.parseCIDR>
 
 /** Parses CIDR blocks and single addresses of `server.trusted_proxies`. */
@@ -25,20 +32,30 @@ export function createClientAddress(trustedProxies: readonly string[]) {
   const trusted = parseRanges(trustedProxies)
   if (trusted.length === 0) return plainAddress
 
-  const isTrusted = (text: string): boolean => {
-    const address = ipaddr.process(text)
-    return trusted.some(([range, bits]) => range.kind() === address.kind() && address.match(range, bits))
+  const read = (text: string): Hop | undefined => {
+    const plain = withoutPort(text.trim())
+    if (!ipaddr.isValid(plain)) return undefined
+    const address = ipaddr.process(plain)
+    const isTrusted = trusted.some(([range, bits]) => range.kind() === address.kind() && address.match(range, bits))
+    return { address: address.toString(), isTrusted }
+  }
+  const kept = entryCache<Hop>(KEPT_ADDRESSES)
+  const hopOf = (text: string): Hop | undefined => {
+    const known = kept.get(text)
+    if (known) return known
+    const hop = read(text)
+    if (hop && text.length <= KEPT_LENGTH) kept.set(text, hop)
+    return hop
   }
 
   return (peer: string | undefined, forwardedFor?: string): string => {
     let client = plainAddress(peer)
-    if (forwardedFor === undefined || !ipaddr.isValid(client)) return client
-    const hops = forwardedFor.split(',').reverse()
-    for (const hop of hops) {
-      if (!isTrusted(client)) return client
-      const address = withoutPort(hop.trim())
-      if (!ipaddr.isValid(address)) return client
-      client = ipaddr.process(address).toString()
+    if (forwardedFor === undefined) return client
+    let hop = hopOf(client)
+    for (const text of forwardedFor.split(',').reverse()) {
+      if (!hop?.isTrusted) return client
+      hop = hopOf(text)
+      if (hop) client = hop.address
     }
     return client
   }
