@@ -74,7 +74,7 @@ test('many large rows changed at once end no stream, and no page of the log outg
   }
   const ended = t.mock.method(Flight.prototype, 'end')
   await api.sql('update large set n = 1')
-  await eventually(() => assert.equal(seen(), ROWS), { seconds: ROWS * 2 })
+  await eventually(() => assert.equal(seen(), ROWS), { seconds: ROWS * 6 })
   await api.sql('update large set n = 2 where id = 7')
   await eventually(() => assert.equal(seen(), ROWS + 1))
   assert.equal(stream.closed, false)
