@@ -61,14 +61,17 @@ export const SPREAD_FOR_MS = 10_000
 export const USUAL_WRITE_MS = 20
 
 /**
- * Processor time after which a statement that has its connection to itself is given less of the processor, how often that is looked
- * at, and its nice value then: of a processor that others want it gets a tenth. Ordinary statements take 1 to 5 ms. p99 of ordinary
- * calls beside everything that `npm run bench storm` does is 321 ms without it, 163 and 174 with 15, 113 to 146 with 19; but with 19, a
- * seventieth, long statements did not come to an end while others used the machine.
+ * Processor time after which a statement that has its connection to itself is given less of the processor, and its nice value
+ * then: of a processor that others want it gets a third, later a tenth. Ordinary statements take 1 to 5 ms. p99 of ordinary calls
+ * beside everything that `npm run bench storm` does was 321 ms without it. With 10 at once, statements of 100 ms took 3 to 7 s on a
+ * machine that others use entirely, and checks of realtime were cut at 5 s; with 19, a seventieth, long ones did not come to an end.
  */
-export const LONG_STATEMENT_MS = 30
+export const LONG_STATEMENT_STEPS = [
+  { afterMs: 30, nice: 5 },
+  { afterMs: 250, nice: 10 },
+] as const
+/** How often that is looked at. */
 export const LONG_STATEMENT_TICK_MS = 25
-export const LONG_STATEMENT_NICE = 10
 
 /** How often waiting flights are checked while there are any. */
 export const TICK_MS = 20

@@ -2,7 +2,7 @@ import type { BackendPriority } from './backend-priority.ts'
 import type { SchedulerClock } from './clock.ts'
 import type { PooledConnection } from './request.ts'
 import type { Kind } from './reserves.ts'
-import { LONG_STATEMENT_MS, LONG_STATEMENT_NICE, LONG_STATEMENT_TICK_MS } from './tuning.ts'
+import { LONG_STATEMENT_STEPS, LONG_STATEMENT_TICK_MS } from './tuning.ts'
 
 type Watched = {
   /** Its backend, as at the first tick. */
@@ -11,6 +11,8 @@ type Watched = {
   usedBefore?: number
   /** Its backend has another share than an ordinary one. */
   isChanged: boolean
+  /** How many of LONG_STATEMENT_STEPS it has gone down. */
+  steps: number
 }
 
 /**
@@ -54,7 +56,7 @@ export class WorkPriority {
   }
 
   #watch(connection: PooledConnection, isChanged: boolean): void {
-    this.#watched.set(connection, { isChanged })
+    this.#watched.set(connection, { isChanged, steps: 0 })
     this.#stopTicking ??= this.#clock.every(LONG_STATEMENT_TICK_MS, () => this.#tick())
   }
 
@@ -75,19 +77,28 @@ export class WorkPriority {
       this.#stopTicking?.()
       this.#stopTicking = undefined
     }
-    for (const [connection, watched] of this.#watched) if (!watched.isChanged) this.#look(connection, watched)
+    for (const [connection, watched] of this.#watched) this.#look(connection, watched)
   }
 
   #look(connection: PooledConnection, watched: Watched): void {
+    const next = LONG_STATEMENT_STEPS[watched.steps]
+    if (!next) return
     watched.pid ??= connection.localBackend
     const { pid, usedBefore } = watched
     const usedMs = pid === undefined ? undefined : this.#priority.usedMs(pid)
-    if (pid === undefined || usedMs === undefined) this.#watched.delete(connection)
+    if (pid === undefined || usedMs === undefined) this.#forget(connection, watched)
     else if (usedBefore === undefined) watched.usedBefore = usedMs
-    else if (usedMs - usedBefore >= LONG_STATEMENT_MS) {
+    else if (usedMs - usedBefore >= next.afterMs) {
+      watched.steps++
       // Asked for again: by now the number may be that of another process.
-      watched.isChanged = connection.localBackend === pid && this.#priority.lower(pid, LONG_STATEMENT_NICE)
-      if (!watched.isChanged) this.#watched.delete(connection)
+      if (connection.localBackend === pid && this.#priority.lower(pid, next.nice)) watched.isChanged = true
+      else this.#forget(connection, watched)
     }
+  }
+
+  /** Unless something is to be undone at its end. */
+  #forget(connection: PooledConnection, watched: Watched): void {
+    watched.steps = LONG_STATEMENT_STEPS.length
+    if (!watched.isChanged) this.#watched.delete(connection)
   }
 }
