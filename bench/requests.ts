@@ -1,9 +1,9 @@
 /**
  * npm run bench [requests] [-- --quick] [word of a scenario…]
  * Starts everything itself: PostgreSQL, the built server, and the leanest handler written by hand (bare.ts). Requests carry
- * the tokens of 32 users in turn, to both; nothing but /health is anonymous. Rounds are
- * interleaved, so that a noisy machine disturbs both alike; neither has a larger share of the processors than the other; what counts are the ratios, and the processor time of a
- * request. Load comes from `wrk` where it is installed, else from load.ts.
+ * the tokens of 32 users in turn, to both; nothing but /health is anonymous. Rounds are interleaved, so that a noisy machine
+ * disturbs both alike, and neither has a larger share of the processors than the other; what counts are the ratios, and the
+ * processor time of a request. Load comes from `wrk` where it is installed, else from load.ts.
  */
 import { cpus, totalmem } from 'node:os'
 import { seed } from './kit/database.ts'
