@@ -44,7 +44,7 @@ export function createClientAddress(trustedProxies: readonly string[]) {
     const known = kept.get(text)
     if (known) return known
     const hop = read(text)
-    if (hop && text.length <= KEPT_LENGTH) kept.set(text, hop)
+    if (hop && text.length <= KEPT_LENGTH) kept.set(copyOf(text), hop)
     return hop
   }
 
@@ -60,6 +60,9 @@ export function createClientAddress(trustedProxies: readonly string[]) {
     return client
   }
 }
+
+/** A part of a string keeps all of it in memory, and a client may send 64 kB of header before its address. */
+const copyOf = (part: string): string => Buffer.from(part, 'latin1').toString('latin1')
 
 const withoutPort = (hop: string): string =>
   /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(hop)?.[1] ?? hop
