@@ -201,6 +201,15 @@ test('migrations run once, in order, beside the running server', async () => {
   assert.equal((await svc(['sql', `select to_regclass('half')`, '--json'])).out.includes('[[null]]'), true)
   writeFileSync(join(folder, '99990101000000_broken.sql'), 'create table half (); commit;')
   assert.match((await svc(['migrate', 'up'])).err, /failed: it must not contain COMMIT or ROLLBACK\n$/)
+  // A sequence keeps its value when the transaction is undone.
+  const deadlocked = `create sequence if not exists tries`
+  assert.equal((await svc(['sql', deadlocked])).code, 0)
+  writeFileSync(
+    join(folder, '99990101000000_broken.sql'),
+    `do $$ begin if nextval('tries') < 3 then raise 'deadlock detected' using errcode = '40P01'; end if; end $$`,
+  )
+  assert.deepEqual(await svc(['migrate', 'up']), { code: 0, out: 'applied 99990101000000_broken.sql\n', err: '' })
+  assert.equal((await svc(['sql', `delete from svc.user_migrations where name ~ 'broken'`])).code, 0)
   rmSync(join(folder, '99990101000000_broken.sql'))
 
   writeFileSync(first, 'create table other ();')

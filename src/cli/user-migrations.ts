@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
 import { packageRoot } from '../core/package-root.ts'
-import { inTransaction, type Migration, migrate, readMigrations, withMigrationLock } from '../db/setup/migrate.ts'
+import { changeSchema, type Migration, migrate, readMigrations, withMigrationLock } from '../db/setup/migrate.ts'
 
 /** The server's own migrations, which `svc migrate` must not apply as the user's. */
 const SYSTEM_FOLDER = `${packageRoot}migrations`
@@ -75,7 +75,7 @@ export async function applyAll(client: pg.Client, folder: string, applied: (name
 
 async function applyOne(client: pg.Client, { name, text, checksum }: Migration): Promise<void> {
   try {
-    await inTransaction(client, async () => {
+    await changeSchema(client, async () => {
       await client.query(`select set_config('svc.migration', $1, true)`, [name])
       await client.query(text)
       // The setting is local to the transaction, so a missing value means that the file ended it.

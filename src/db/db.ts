@@ -24,6 +24,11 @@ export type FlyOptions = {
   timeoutMs?: number
   /** Milliseconds that a statement waits for a lock; default eight seconds. */
   lockTimeoutMs?: number
+  /**
+   * Asks PostgreSQL to write definitions down, for which it locks tables: does not wait long for one, but begins again. A change
+   * of the schema is never the victim of a deadlock with it.
+   */
+  givesWay?: boolean
   /** Most bytes of rows in the result, then 413 `response too large`; callers retry with a smaller page. */
   maxBytes?: number
   /** Of a write with an Idempotency-Key: claimed before its statements, and kept with its answer before the commit. */

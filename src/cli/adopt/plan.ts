@@ -14,6 +14,14 @@ export type PlannedPolicy = {
   from: string
 }
 
+/** Takes away the notes that come after this: for work that is done again. */
+export function forgetLater(notes: Note[]): () => void {
+  const { length } = notes
+  return () => {
+    notes.length = length
+  }
+}
+
 /** What `--json` prints. */
 export type Plan = {
   source: string

@@ -1,7 +1,7 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import type { AsBytes, FlyOptions, Statements } from '../db.ts'
-import { asUnknownFate, isReadOnly, type PgError } from '../pg-errors.ts'
+import { asUnknownFate, isLockTimeout, isReadOnly, type PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
@@ -11,7 +11,7 @@ import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.t
 import { backOff, fateOf, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
-import { MAX_REFLIGHTS, SMALL_WRITE_BYTES } from './tuning.ts'
+import { GIVE_WAY_MS, LOCK_TIMEOUT_MS, MAX_REFLIGHTS, SMALL_WRITE_BYTES } from './tuning.ts'
 
 export type LaunchOptions = FlyOptions & Partial<AsBytes>
 
@@ -51,7 +51,9 @@ export class Launcher {
 
   /** Flies until it is answered, refused for good, or its caller leaves. */
   launch(who: Identity, statements: Sql | Statements, options: LaunchOptions, wantsRows: boolean, settle: Done): void {
-    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain, once } = options
+    const { signal, timeoutMs = this.#deps.statementTimeoutMs, givesWay = false, plain, once } = options
+    const lockTimeoutMs = givesWay ? GIVE_WAY_MS : options.lockTimeoutMs
+    const locksUntil = givesWay ? performance.now() + LOCK_TIMEOUT_MS : 0
     const { role } = databaseSession(who)
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
     const asBytes = options.as === 'bytes'
@@ -100,7 +102,8 @@ export class Launcher {
         return flight
       },
       onDone: (error, flight) => {
-        if (error && !signal?.aborted && !isApart && isWorthRetrying(error, tries, SESSION_STEP)) {
+        const gaveWay = isLockTimeout(error) && performance.now() < locksUntil
+        if (error && !signal?.aborted && !isApart && (gaveWay || isWorthRetrying(error, tries, SESSION_STEP))) {
           void backOff(error, tries).then(launch)
           return
         }

@@ -5,6 +5,7 @@ import {
   isCanceledByRequest,
   isConnectionLost,
   isEndedSession,
+  isLockTimeout,
   isOutdatedPlan,
   isRolledBack,
   isUnprepared,
@@ -38,5 +39,5 @@ export function fateOf(error: unknown, flight: Flight | undefined): 'answered' |
 }
 
 export async function backOff(error: unknown, tries: number): Promise<void> {
-  if (isRolledBack(error)) await sleep(Math.random() * RETRY_SPREAD_MS * tries)
+  if (isRolledBack(error) || isLockTimeout(error)) await sleep(Math.random() * RETRY_SPREAD_MS * tries)
 }

@@ -44,6 +44,9 @@ export const SMALL_WRITE_BYTES = 64 * 1024
 /** How long a flight waits for a lock, and for its turn to write to a row. */
 export const LOCK_TIMEOUT_MS = 8_000
 
+/** The same for one that gives way, which then begins again: PostgreSQL looks for a deadlock after a second (`deadlock_timeout`). */
+export const GIVE_WAY_MS = 400
+
 /**
  * Writes at work at the same time for each core, where PostgreSQL is on the machine of this process. More backends than
  * that only take turns: with 8 instead of 19 on two cores a create takes PostgreSQL 150 µs instead of 220.

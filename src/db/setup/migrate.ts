@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
+import { isRolledBack } from '../pg-errors.ts'
+import { backOff } from '../pool/retries.ts'
 
 /** The lock for changes of schema svc, so that of several starting processes one migrates. */
 const LOCK_ID = 0x53_56_43_01
@@ -46,7 +48,7 @@ export async function migrate(
     }
     const startedAt = performance.now()
     for (const { name, text, checksum } of missing) {
-      await inTransaction(client, async () => {
+      await changeSchema(client, async () => {
         await client.query(text)
         await client.query('insert into svc.migrations (name, checksum) values ($1, $2)', [name, checksum])
       }).catch((error: Error) => {
@@ -91,5 +93,27 @@ export async function inTransaction<T>(client: pg.Client, work: () => Promise<T>
   } catch (error) {
     await client.query('rollback').catch(() => {})
     throw error
+  }
+}
+
+const MAX_TRIES = 5
+
+/**
+ * As inTransaction, for tables in use: what a deadlock with requests undid is done again. `onUndone` takes back what `work` did
+ * outside the database.
+ */
+export async function changeSchema<T>(
+  client: pg.Client,
+  work: () => Promise<T>,
+  onUndone = (): void => {},
+): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await inTransaction(client, work)
+    } catch (error) {
+      if (tries === MAX_TRIES || !isRolledBack(error)) throw error
+      onUndone()
+      await backOff(error, tries)
+    }
   }
 }

@@ -30,8 +30,8 @@ type Client = Awaited<ReturnType<Pool['openConnection']>>
 export async function adviceFor({ db, schema, schemas, shapes }: AdvisorDeps): Promise<AdviceItem[]> {
   const seen = await shapes()
   const [catalogue, policies, expands] = await Promise.all([
-    db.rows<AdviceItem>(SYSTEM, q.catalogueAdvice, { kind: 'slow', plain: true }),
-    db.rows<q.PolicyToJudge>(SYSTEM, q.policiesWithFunctions, { kind: 'slow', plain: true }),
+    db.rows<AdviceItem>(SYSTEM, q.catalogueAdvice, { kind: 'slow', plain: true, givesWay: true }),
+    db.rows<q.PolicyToJudge>(SYSTEM, q.policiesWithFunctions, { kind: 'slow', plain: true, givesWay: true }),
     db.rows<q.ExpandRow>(SYSTEM, q.expandsWithoutIndex, { kind: 'slow', plain: true }),
   ])
   const isSeen = ({ child, parent }: q.ExpandRow): boolean =>

@@ -3,7 +3,7 @@ import type { Db } from '../../db/db.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
-import { checksFor, groupExpression, type PolicyCommand } from './policy-checks.ts'
+import { checksFor, groupExpression, type PolicyCommand, rowSecurityFor } from './policy-checks.ts'
 import { allowedRows, type SampleRow, sampleOf, sampleUser } from './sample.ts'
 import * as q from './sql.ts'
 
@@ -47,7 +47,7 @@ async function linesOf(db: Db, schema: Schema, table: Table, subjects: readonly 
   const lines: string[] = []
   for (const { label, who } of subjects) {
     const { role } = databaseSession(who)
-    const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
+    const { rls, policies } = await rowSecurityFor(db, table, role)
     for (const operation of OPERATIONS) {
       const groups = rls ? checksFor(operation, policies).map(groupExpression) : [sql`true`]
       const missing = missingGrants(table, role, operation, [])

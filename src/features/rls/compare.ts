@@ -5,7 +5,7 @@ import { findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { requireExpression } from './expression.ts'
-import { checksFor, groupExpression, type PolicyCommand } from './policy-checks.ts'
+import { checksFor, groupExpression, type PolicyCommand, rowSecurityFor } from './policy-checks.ts'
 import { allowedRows, type SampleRow, sampleOf, sampleUser } from './sample.ts'
 import * as q from './sql.ts'
 
@@ -61,7 +61,7 @@ export function createCompare({ db, schema: cache }: { db: Db; schema: SchemaCac
     const effects: Effect[] = []
     for (const [user, who] of subjects) {
       const { role } = databaseSession(who)
-      const now = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
+      const now = await rowSecurityFor(db, table, role)
       const next = await candidates(db, now.policies, request, role, command)
       for (const operation of request.operations) {
         const allowed = (policies: readonly q.StoredPolicy[] | undefined) => {

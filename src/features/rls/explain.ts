@@ -9,7 +9,7 @@ import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
 import { CHANNELS, channelsTable } from './own-tables.ts'
-import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand } from './policy-checks.ts'
+import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand, rowSecurityFor } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 export type ExplainRequest = {
@@ -36,7 +36,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
       : found(findStreamed(schema, request.table), 'table not found', 'table_not_found')
     const who = await identityOf(db, request)
     const { role } = databaseSession(who)
-    const security = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
+    const security = await rowSecurityFor(db, table, role)
     const { policies } = security
     const rls = security.rls || isOfChannels
     const images = await imagesFor(db, admin, schema, table, request)

@@ -78,10 +78,10 @@ export function createPolicies(deps: {
   }
 
   return {
-    all: async (): Promise<string> => (await db.fly(SYSTEM, q.listPolicies(schemas))) ?? '[]',
+    all: async (): Promise<string> => (await db.fly(SYSTEM, q.listPolicies(schemas), { givesWay: true })) ?? '[]',
 
     async of(text: string): Promise<string> {
-      return (await db.fly(SYSTEM, q.listPolicies(schemas, await exposedTable(text)))) ?? '[]'
+      return (await db.fly(SYSTEM, q.listPolicies(schemas, await exposedTable(text)), { givesWay: true })) ?? '[]'
     },
 
     async status(text: string): Promise<string> {

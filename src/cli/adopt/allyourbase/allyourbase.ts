@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { type Context, UsageError } from '../../command/command.ts'
 import { withDatabaseUrl } from '../../command/database.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
@@ -12,7 +12,7 @@ import { bringUsers } from '../database/people.ts'
 import { bringTable } from '../database/rows.ts'
 import { openOwnDatabase, openSourceDatabase, type SourceDatabase } from '../database/source.ts'
 import { bringFilesOf, hasMark, markAs, rowProgress, type Target, withTarget } from '../database/target.ts'
-import { printPlan } from '../plan.ts'
+import { forgetLater, printPlan } from '../plan.ts'
 import { bringAppsAndMails } from './apps-and-mails.ts'
 import { AYB_ROLE, type AybPlan, aybObjects, aybUsers, planAllYourBase } from './plan-ayb.ts'
 
@@ -91,7 +91,7 @@ async function apply(
 ): Promise<Record<string, number>> {
   const { client, box } = target
   const { plan, catalogue } = planned
-  await inTransaction(client, () => begin(client, planned, isInPlace))
+  await changeSchema(client, () => begin(client, planned, isInPlace), forgetLater(plan.notes))
   const users = await bringUsers(aybUsers(from), { source: SOURCE, client, box, keepRow: undefined }, plan.notes)
   let [rows, tables] = [0, 0]
   const progress = rowProgress(plan)
@@ -105,7 +105,7 @@ async function apply(
     }
     progress.end()
   }
-  await inTransaction(client, () => finish(client, planned, isInPlace))
+  await changeSchema(client, () => finish(client, planned, isInPlace), forgetLater(plan.notes))
   const count = files ? await bringFilesOf(target, SOURCE, files, aybObjects(from, planned.buckets), plan) : 0
   return { tables, users, rows, files: count }
 }

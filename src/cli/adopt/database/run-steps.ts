@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { Note } from '../plan.ts'
 import type { SchemaStep } from './ddl.ts'
+import { withSavepoint } from './savepoint.ts'
 
 const MAX_REASON = 300
 
@@ -15,7 +16,7 @@ export async function runSteps(client: pg.Client, steps: readonly SchemaStep[], 
   for (;;) {
     const failed: { step: SchemaStep; error: Error }[] = []
     for (const step of waiting) {
-      const error = await attempt(client, step)
+      const error = await withSavepoint(client, () => run(client, step))
       if (error) failed.push({ step, error })
     }
     if (failed.length === 0) return
@@ -28,15 +29,8 @@ export async function runSteps(client: pg.Client, steps: readonly SchemaStep[], 
   }
 }
 
-async function attempt(client: pg.Client, { by, sql }: SchemaStep): Promise<Error | undefined> {
-  const isOwners = by === 'owner'
-  await client.query(`savepoint step${isOwners ? `; set local role ${ADOPTED_OWNER}` : ''}`)
-  try {
-    await client.query(sql)
-    await client.query(`${isOwners ? 'reset role; ' : ''}release savepoint step`)
-    return undefined
-  } catch (error) {
-    await client.query('rollback to savepoint step; release savepoint step')
-    return error as Error
-  }
+async function run(client: pg.Client, { by, sql }: SchemaStep): Promise<void> {
+  if (by === 'owner') await client.query(`set local role ${ADOPTED_OWNER}`)
+  await client.query(sql)
+  if (by === 'owner') await client.query('reset role')
 }

@@ -10,6 +10,7 @@ import { exclusively } from '../exclusive.ts'
 import type { Note, Plan } from '../plan.ts'
 import { bringObjects, type SourceObject } from './bring-files.ts'
 import type { PlaceOfFiles } from './file-source.ts'
+import { withSavepoint } from './savepoint.ts'
 
 export type Target = { client: pg.Client; box: SecretBox; config: Config; url: string }
 
@@ -102,18 +103,13 @@ export async function makeExtensions(
     if (!found) skip(`its files are missing here: svc extensions add ${name}, then adopt into an empty database`)
     else if (found.harmless !== 'true') skip('only a superuser should add it: add it by hand, then adopt')
     else {
-      await client.query('savepoint extension')
       const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`
-      const made = async (): Promise<void> => {
+      const failed = await withSavepoint(client, async () => {
         await client.query(`create schema if not exists ${quoted(schema)}`)
         await client.query(`create extension ${quoted(name)} with schema ${quoted(schema)}`)
         if (schema !== 'public') await client.query(`grant usage on schema ${quoted(schema)} to public`)
-      }
-      await made().catch(async (error: Error) => {
-        await client.query('rollback to savepoint extension')
-        skip(error.message)
       })
-      await client.query('release savepoint extension')
+      if (failed) skip(failed.message)
     }
   }
 }

@@ -1,12 +1,13 @@
 import type pg from 'pg'
 import type { Config } from '../../../config/config.ts'
 import { reasonOf } from '../../../core/errors.ts'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { createStore } from '../../../features/storage/storage.ts'
 import { Progress } from '../../files/progress.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
+import { withSavepoint } from '../database/savepoint.ts'
 import { exclusively } from '../exclusive.ts'
-import type { Plan } from '../plan.ts'
+import { forgetLater, type Plan } from '../plan.ts'
 import { bringPeople, type People } from './accounts.ts'
 import { bringFiles, type SourceFile } from './files.ts'
 import { addGeography } from './geography.ts'
@@ -33,8 +34,8 @@ async function bring(
   brought: Brought,
 ): Promise<Record<string, number>> {
   const { schema, people, files, plan } = brought
-  const tables = await inTransaction(client, () => makeSchema(client, schema))
-  const views = await inTransaction(client, () => makeViews(client, schema, plan.notes))
+  const tables = await changeSchema(client, () => makeSchema(client, schema))
+  const views = await changeSchema(client, () => makeViews(client, schema, plan.notes), forgetLater(plan.notes))
   const users = await bringPeople(client, source, people, plan.notes)
   const named = new Set(schema.tables.map(({ collection }) => collection.name))
   const total = plan.tables.reduce((sum, table) => sum + (named.has(table.name) ? table.rows : 0), 0)
@@ -123,15 +124,13 @@ async function makeViews(client: pg.Client, { views }: TargetSchema, notes: Brou
       notes.push({ level: 'skipped', what: name, why: 'there is a table or view of this name already' })
       continue
     }
-    await client.query('savepoint before')
-    try {
+    const failed = await withSavepoint(client, async () => {
       for (const sql of statements) await run(client, { by: 'owner', collection: name, sql })
       await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'view', $1)`, [name])
-      made++
-    } catch (error) {
-      await client.query('rollback to before')
-      notes.push({ level: 'skipped', what: name, why: `its query means something else here: ${reasonOf(error)}` })
-    }
+    })
+    if (failed)
+      notes.push({ level: 'skipped', what: name, why: `its query means something else here: ${reasonOf(failed)}` })
+    else made++
   }
   await client.query(CLOSE_SCHEMA)
   return made
@@ -164,33 +163,28 @@ async function addConstraints(client: pg.Client, schema: TargetSchema, notes: Br
       [name],
     )
     if (rowCount !== 0) continue
-    await inTransaction(client, async () => {
+    const refused = await changeSchema(client, async () => {
       await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'constraint', $1)`, [name])
       const { rowCount: there } = await client.query(
         'select from pg_constraint where conname = $1 union all select from pg_class where relname = $1',
         [name],
       )
-      if (there !== 0) return
+      if (there !== 0) return undefined
       // An index is an object of the schema.
       if (isIndex) await client.query(`grant create on schema public to ${ADOPTED_OWNER}`)
       await client.query(`set local role ${ADOPTED_OWNER}`)
-      await client.query('savepoint before')
-      const refused = await client.query(sql).then(
-        () => undefined,
-        (error: Error) => error.message,
-      )
-      if (refused !== undefined) {
-        await client.query('rollback to before')
-        if (!isIndex) await client.query(`${sql} not valid`)
-        notes.push({
-          level: 'warning',
-          what: `${collection}: ${name}`,
-          why: isIndex ? `the index was not made: ${refused}` : `holds for new rows alone: ${refused}`,
-        })
-      }
+      const failed = await withSavepoint(client, () => client.query(sql))
+      if (failed && !isIndex) await client.query(`${sql} not valid`)
       await client.query('reset role')
       if (isIndex) await client.query(CLOSE_SCHEMA)
+      return failed?.message
     })
+    if (refused !== undefined)
+      notes.push({
+        level: 'warning',
+        what: `${collection}: ${name}`,
+        why: isIndex ? `the index was not made: ${refused}` : `holds for new rows alone: ${refused}`,
+      })
   }
 }
 

@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { Ident } from '../../../db/sql.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
+import { withSavepoint } from '../database/savepoint.ts'
 import type { Note } from '../plan.ts'
 import type { TargetSchema } from './schema.ts'
 
@@ -32,25 +33,24 @@ export async function addGeography(client: pg.Client, { tables }: TargetSchema, 
     )
     if (rowCount !== 0) continue
     const made = `${name}_geography`
-    await inTransaction(client, async () => {
+    const failed = await changeSchema(client, async () => {
       await client.query(`insert into svc.adopted (source, kind, key) values ('pocketbase', 'geography', $1)`, [key])
       await client.query(`grant create on schema public to ${ADOPTED_OWNER}`)
       await client.query(`grant usage on schema ${quote(place)} to ${ADOPTED_OWNER}`)
       await client.query(`set local role ${ADOPTED_OWNER}`)
-      await client.query('savepoint before')
-      try {
+      const failed = await withSavepoint(client, async () => {
         for (const sql of statementsOf(`public.${quote(table.name)}`, name, made, quote(place))) await client.query(sql)
-      } catch (error) {
-        await client.query('rollback to before')
-        notes.push({
-          level: 'warning',
-          what: `${table.name}.${name}`,
-          why: `has no geography beside it: ${(error as Error).message}`,
-        })
-      }
+      })
       await client.query('reset role')
       await client.query(`revoke create on schema public from ${ADOPTED_OWNER}`)
+      return failed
     })
+    if (failed)
+      notes.push({
+        level: 'warning',
+        what: `${table.name}.${name}`,
+        why: `has no geography beside it: ${failed.message}`,
+      })
   }
 }
 

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { timesOf } from '../../../features/jobs/scheduler.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
+import { withSavepoint } from '../database/savepoint.ts'
 import type { Note } from '../plan.ts'
 import type { SourceJob } from './extras.ts'
 import type { SourceBucket } from './storage-schema.ts'
@@ -60,8 +61,7 @@ export async function makeSchedules(
       .replaceAll(/[^a-z0-9]+/g, '_')
       .slice(0, 40)
     const fn = `cron_${index + 1}_${slug}`
-    await client.query('savepoint job')
-    try {
+    const failed = await withSavepoint(client, async () => {
       const tag = `$job_${index + 1}$`
       if (job.command.includes(tag)) throw new Error('its command cannot be quoted')
       await client.query('set local check_function_bodies = off')
@@ -91,10 +91,9 @@ export async function makeSchedules(
         fn,
         `supabase ${job.name}`,
       ])
-      await client.query('release savepoint job')
-    } catch (error) {
-      await client.query('rollback to savepoint job')
-      skip((error as Error).message)
+    })
+    if (failed) {
+      skip(failed.message)
       continue
     }
     notes.push({

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { SchemaStep } from '../database/ddl.ts'
 import type { PlaceOfFiles } from '../database/file-source.ts'
@@ -8,6 +8,7 @@ import { joinRole, prepareOwner, prepareRole, SUPABASE_HELPERS } from '../databa
 import { bringUsers } from '../database/people.ts'
 import { bringTable, countRows } from '../database/rows.ts'
 import { bringFilesOf, hasMark, makeExtensions, markAs, rowProgress, type Target } from '../database/target.ts'
+import { forgetLater } from '../plan.ts'
 import { AUTH_FUNCTIONS, authUsersTable, mirrorStatements, REALTIME_FUNCTIONS } from './auth-schema.ts'
 import { makeBuckets, makeSchedules } from './beside-tables.ts'
 import { broadcasts } from './extras.ts'
@@ -27,7 +28,7 @@ export async function copySupabase(
 ): Promise<Record<string, number>> {
   const { client, box } = target
   const { plan, catalogue } = planned
-  await inTransaction(client, () => makeSchema(client, planned))
+  await changeSchema(client, () => makeSchema(client, planned), forgetLater(plan.notes))
   const users = await bringUsers(
     allUsers(from),
     { source: SOURCE, client, box, keepRow: keeperOf(client, planned) },
@@ -46,7 +47,7 @@ export async function copySupabase(
     if (added > 0) await compareCounts(client, from, table)
   }
   progress.end()
-  await inTransaction(client, () => finish(client, planned))
+  await changeSchema(client, () => finish(client, planned), forgetLater(plan.notes))
   const count = files ? await bringFilesOf(target, SOURCE, files, currentObjects(from, planned.buckets), plan) : 0
   return { tables, users, rows, files: count }
 }

@@ -1,13 +1,14 @@
 import type pg from 'pg'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import type { PlaceOfFiles } from '../database/file-source.ts'
 import { joinRole, prepareOwner, prepareRole, SUPABASE_HELPERS } from '../database/owner.ts'
 import { bringUsers } from '../database/people.ts'
 import { runSteps } from '../database/run-steps.ts'
+import { withSavepoint } from '../database/savepoint.ts'
 import { readInOneSnapshot, SAME_TEXTS } from '../database/source.ts'
 import { bringFilesOf, hasMark, markAs, type Target } from '../database/target.ts'
-import type { Note } from '../plan.ts'
+import { forgetLater, type Note } from '../plan.ts'
 import { AUTH_FUNCTIONS, mirrorStatements } from './auth-schema.ts'
 import { makeBuckets, makeSchedules } from './beside-tables.ts'
 import { watchSteps } from './copy.ts'
@@ -27,7 +28,7 @@ export async function adoptInPlace(
   const { client, box } = target
   // A transaction that has read auth.users would hold up the policy on it.
   await from.query('commit')
-  await inTransaction(client, () => join(client, planned))
+  await changeSchema(client, () => join(client, planned), forgetLater(planned.plan.notes))
   await readInOneSnapshot(from)
   const users = await bringUsers(
     allUsers(from),
@@ -92,8 +93,7 @@ async function keepRows(
   notes: Note[],
 ): Promise<void> {
   const mirror = mirrorStatements(columns)
-  await client.query('savepoint rows')
-  try {
+  const failed = await withSavepoint(client, async () => {
     await client.query(`grant usage on schema auth to ${ADOPTED_OWNER}`)
     await client.query(`grant select, insert, update, delete on auth.users to ${ADOPTED_OWNER}`)
     await client.query(
@@ -103,18 +103,16 @@ async function keepRows(
     for (const sql of mirror.owner) await client.query(sql)
     await client.query('reset role')
     for (const sql of mirror.server) await client.query(sql)
-    await client.query('release savepoint rows')
-  } catch (error) {
-    await client.query('rollback to savepoint rows')
-    const isKept = await keepRowsAsServer(client, columns)
-    notes.push({
-      level: isKept ? 'changed' : 'warning',
-      what: 'auth.users',
-      why: isKept
-        ? 'rows of who registers here are written as the role of the server, which owns the functions of the triggers there: it may write there, and not let others'
-        : `who registers here has no row in it, because the server may not write there: ${(error as Error).message}`,
-    })
-  }
+  })
+  if (failed === undefined) return
+  const isKept = await keepRowsAsServer(client, columns)
+  notes.push({
+    level: isKept ? 'changed' : 'warning',
+    what: 'auth.users',
+    why: isKept
+      ? 'rows of who registers here are written as the role of the server, which owns the functions of the triggers there: it may write there, and not let others'
+      : `who registers here has no row in it, because the server may not write there: ${failed.message}`,
+  })
 }
 
 /** Of the role that writes: its own and superusers' functions, and those of Supabase, are all that would run. */

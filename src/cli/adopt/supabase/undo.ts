@@ -1,7 +1,8 @@
 import type pg from 'pg'
-import { inTransaction } from '../../../db/setup/migrate.ts'
+import { changeSchema } from '../../../db/setup/migrate.ts'
 import { ADOPTED_OWNER } from '../adopted-owner.ts'
 import { SUPABASE_HELPERS } from '../database/owner.ts'
+import { withSavepoint } from '../database/savepoint.ts'
 import { hasMark, type Target } from '../database/target.ts'
 import type { Note } from '../plan.ts'
 import { POLICY_PREFIX } from './storage-schema.ts'
@@ -23,7 +24,7 @@ export async function undoInPlace({ client }: Target, isApplied: boolean): Promi
       why: `${email || 'an account without address'} registered here: the row stays`,
     })
   if (isApplied)
-    await inTransaction(client, async () => {
+    await changeSchema(client, async () => {
       for (const { sql } of reversals) await client.query(sql)
       await client.query(
         `delete from svc.adopted where source = 'supabase' and kind in ('step', 'dialect', 'watched', 'member', 'job', 'bucket', 'function')`,
@@ -138,8 +139,7 @@ async function dropOwner(client: pg.Client): Promise<void> {
   await client.query(
     `revoke all on svc.users from ${ADOPTED_OWNER}; revoke all (id, email_verified_at) on svc.users from ${ADOPTED_OWNER}; revoke all on schema svc from ${ADOPTED_OWNER}; revoke all on schema public from ${ADOPTED_OWNER}`,
   )
-  await client.query('savepoint owner')
-  await client.query(`drop role ${ADOPTED_OWNER}`).catch(() => client.query('rollback to savepoint owner'))
+  await withSavepoint(client, () => client.query(`drop role ${ADOPTED_OWNER}`))
 }
 
 const rowsOfOurs = async (client: pg.Client): Promise<{ id: string; email: string }[]> =>

@@ -37,7 +37,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
         sql`select pg_catalog.set_config('search_path', ${path}, true), pg_catalog.set_config('jit', 'off', true)`,
         catalogueQuery(schemas, selection),
       ],
-      { kind: 'slow', timeoutMs: TIMEOUT_MS },
+      { kind: 'slow', timeoutMs: TIMEOUT_MS, givesWay: true },
     )
   const attempt = async (odd: readonly OddObject[]): Promise<LoadedSchema> => {
     const builtAt = new Date()

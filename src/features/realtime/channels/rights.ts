@@ -28,7 +28,7 @@ export class ChannelRights {
   }
 
   async survey(): Promise<ChannelSurvey> {
-    return JSON.parse((await this.#deps.db.fly(SYSTEM, surveyChannels)) ?? '{}') as ChannelSurvey
+    return JSON.parse((await this.#deps.db.fly(SYSTEM, surveyChannels, { givesWay: true })) ?? '{}') as ChannelSurvey
   }
 
   /** One verdict per question. Throws when the database is away. */

@@ -144,7 +144,9 @@ async function lookUp(deps: ViewDeps, oids: readonly number[], heard: readonly L
   }
   const unknown = [...ids].filter((id) => !shapes.has(id))
   const ask = surveyTables(oids)
-  const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [shapesWith(unknown), ask] : [ask])
+  const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [shapesWith(unknown), ask] : [ask], {
+    givesWay: true,
+  })
   const found = unknown.length > 0 ? texts[0] : undefined
   for (const [id, shape] of Object.entries(JSON.parse(found ?? '{}') as Record<string, LoggedShape>)) {
     deps.shapes.set(id, shape)
