@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
@@ -66,11 +66,20 @@ export async function runTests({ root, log, words, faultRounds, long }: Run): Pr
     })
     const named = [...seconds].map(([file, s]) => [relative(code, file).replace(/\.js$/, ''), s] as const)
     writeTimes(timesFile, new Map([...times, ...named]))
-    return passed && !interrupted.signal.aborted ? 0 : 1
+    const crashes = ['pg', 'pg-extensions'].flatMap((name) => crashesOf(join(scratch, name, 'postgres.log')))
+    for (const line of crashes) log(`PostgreSQL of the tests crashed: ${line}`)
+    return passed && crashes.length === 0 && !interrupted.signal.aborted ? 0 : 1
   } finally {
     for (const cluster of clusters) await cluster.stop()
     rmSync(scratch, { recursive: true, force: true })
   }
+}
+
+/** With the statement of the process, if its log has it. No test may end a process of the clusters that all share. */
+function crashesOf(logFile: string): string[] {
+  if (!existsSync(logFile)) return []
+  const lines = readFileSync(logFile, 'utf8').split('\n')
+  return lines.flatMap((line, i) => (/was terminated by|PANIC:/.test(line) ? [lines.slice(i, i + 2).join(' ')] : []))
 }
 
 /** Many files share a cluster whose data is temporary, so durability is off. */
