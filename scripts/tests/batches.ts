@@ -6,11 +6,13 @@ export const PURE = 'pure'
 const isPure = (text: string): boolean =>
   !/from '([^']*\/(kit|fakes)\/|\.\/(cluster|proxy)|node:(child_process|http|net)')/.test(text)
 
-/** Tests that use the server as it is may share a process; those that kill, measure or change their process run alone. */
+/** Tests of a server as it is, or of one they spawn, may share a process; those that kill, measure or change theirs run alone. */
 const isSharedFolder = (file: string): boolean =>
-  /^(src\/features|src\/http|test\/abuse)\//.test(file) && !/\/realtime\/|hostile|browser|page/.test(file)
-const mayShare = (file: string, text: string): boolean =>
-  isSharedFolder(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
+  /^(src\/(app|db|features|http)|client\/test|test\/(abuse|journeys))\//.test(file) &&
+  !/hostile|browser|page|\/realtime\/.*abuse/.test(file)
+const CHANGES_PROCESS =
+  /startBrowser|startPrivateCluster|\bmock\b|assign\(process\.env|process\.(kill|memoryUsage|on)\(/
+const mayShare = (file: string, text: string): boolean => isSharedFolder(file) && !CHANGES_PROCESS.test(text)
 
 /** Tests in a browser share one, by where they are; in a folder `long` each has its own. */
 const USES_BROWSER = /\b(startBrowser|openDashboard)\b/
@@ -21,7 +23,7 @@ const browserOf = (file: string, text: string): string | undefined => {
 }
 
 /** Test files per process. They share one because loading and warming up the server takes more than half a second. */
-const LARGEST = 5
+const LARGEST = 7
 
 export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
   const batches = new Map<string, string[]>()
@@ -35,7 +37,7 @@ export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
     else {
       const folder = file
         .split('/')
-        .slice(0, file.startsWith('src/features/') ? 3 : 2)
+        .slice(0, /^src\/(db|features)\//.test(file) ? 3 : 2)
         .join('/')
       neighbours.set(folder, [...(neighbours.get(folder) ?? []), file])
     }
@@ -44,7 +46,7 @@ export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
   for (const [folder] of alone) neighbours.delete(folder)
   if (alone.length > 0)
     neighbours.set(
-      'src/features/others',
+      'src/others',
       alone.flatMap(([, files]) => files),
     )
   for (const [folder, files] of neighbours) {
