@@ -210,6 +210,12 @@ test('migrations run once, in order, beside the running server', async () => {
   )
   assert.deepEqual(await svc(['migrate', 'up']), { code: 0, out: 'applied 99990101000000_broken.sql\n', err: '' })
   assert.equal((await svc(['sql', `delete from svc.user_migrations where name ~ 'broken'`])).code, 0)
+  writeFileSync(
+    join(folder, '99990101000000_broken.sql'),
+    `create table once (); commit; select nextval('tries'); do $$ begin raise 'deadlock detected' using errcode = '40P01'; end $$`,
+  )
+  assert.match((await svc(['migrate', 'up'])).err, /failed: it must not contain COMMIT or ROLLBACK\n$/)
+  assert.match((await svc(['sql', 'select last_value from tries', '--json'])).out, /\[\["?4"?\]\]/)
   rmSync(join(folder, '99990101000000_broken.sql'))
 
   writeFileSync(first, 'create table other ();')

@@ -2,6 +2,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
 import { packageRoot } from '../core/package-root.ts'
+import { isNoTransaction, isRolledBack } from '../db/pg-errors.ts'
 import { changeSchema, type Migration, migrate, readMigrations, withMigrationLock } from '../db/setup/migrate.ts'
 
 /** The server's own migrations, which `svc migrate` must not apply as the user's. */
@@ -73,14 +74,23 @@ export async function applyAll(client: pg.Client, folder: string, applied: (name
   })
 }
 
+const ENDS_TRANSACTION = 'it must not contain COMMIT or ROLLBACK'
+
+/** Also right after a failure, when a transaction would take no query. */
+const isOutsideTransaction = (client: pg.Client): Promise<boolean> =>
+  client.query('savepoint here').then(() => false, isNoTransaction)
+
 async function applyOne(client: pg.Client, { name, text, checksum }: Migration): Promise<void> {
   try {
     await changeSchema(client, async () => {
       await client.query(`select set_config('svc.migration', $1, true)`, [name])
-      await client.query(text)
+      await client.query(text).catch(async (error: unknown) => {
+        // What the file has committed is not done a second time.
+        throw isRolledBack(error) && (await isOutsideTransaction(client)) ? new Error(ENDS_TRANSACTION) : error
+      })
       // The setting is local to the transaction, so a missing value means that the file ended it.
       const { rows } = await client.query<{ now: string }>(`select current_setting('svc.migration', true) as now`)
-      if (rows[0]?.now !== name) throw new Error('it must not contain COMMIT or ROLLBACK')
+      if (rows[0]?.now !== name) throw new Error(ENDS_TRANSACTION)
       await client.query('insert into svc.user_migrations (name, checksum) values ($1, $2)', [name, checksum])
     })
   } catch (error) {

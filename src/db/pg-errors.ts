@@ -91,6 +91,7 @@ const raisedLike =
 
 /** A serialisation failure or a deadlock. */
 export const isRolledBack: ErrorTest = raised('40001', '40P01')
+export const isNoTransaction: ErrorTest = raised('25P01')
 /** An earlier flight on the connection failed before the Parse this statement relied on. */
 export const isUnprepared: ErrorTest = raised('26000')
 /** DDL changed the result type of a plan cached on the connection. */
