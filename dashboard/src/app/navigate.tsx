@@ -1,6 +1,8 @@
 import { useNavigate, useRouter, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import type { Search } from './routes.tsx'
+
+/** Everything in an address is text; a page reads what it knows and leaves the rest. */
+export type Search = Record<string, string | undefined>
 
 type LinkProps = {
   to: string

@@ -1,12 +1,10 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
 import { forgetAhead, readAhead } from '../api/first-rows.ts'
 import { ErrorLine } from '../parts/ui.tsx'
+import type { Search } from './navigate.tsx'
 import { NotFound, Shell } from './shell.tsx'
 
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound })
-
-/** Everything in an address is text; a page reads what it knows and leaves the rest. */
-export type Search = Record<string, string | undefined>
 
 const validateSearch = (search: Record<string, unknown>): Search =>
   Object.fromEntries(

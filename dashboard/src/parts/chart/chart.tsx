@@ -1,15 +1,5 @@
 import { lazy, Suspense } from 'react'
-
-export type ChartProps = {
-  label: string
-  kind: 'line' | 'bars'
-  /** Along the axis: seconds since 1970, or names. */
-  times?: readonly number[]
-  names?: readonly string[]
-  series: readonly { name: string; values: readonly (number | null)[]; colour?: string }[]
-  height: number
-  unit?: (value: number) => string
-}
+import type { ChartProps } from './plot.tsx'
 
 const Plot = lazy(() => import('./plot.tsx'))
 

@@ -1,7 +1,17 @@
 import { useEffect, useEffectEvent, useRef } from 'react'
 import uPlot from 'uplot'
 import { theme } from '../../app/theme.ts'
-import type { ChartProps } from './chart.tsx'
+
+export type ChartProps = {
+  label: string
+  kind: 'line' | 'bars'
+  /** Along the axis: seconds since 1970, or names. */
+  times?: readonly number[]
+  names?: readonly string[]
+  series: readonly { name: string; values: readonly (number | null)[]; colour?: string }[]
+  height: number
+  unit?: (value: number) => string
+}
 
 /** A colour of the page as the canvas takes it. */
 function colourOf(element: HTMLElement, value: string): string {

@@ -6,13 +6,23 @@ import {
   completionKeymap,
 } from '@codemirror/autocomplete'
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
-import { PostgreSQL, sql } from '@codemirror/lang-sql'
+import { PostgreSQL, type SQLNamespace, sql } from '@codemirror/lang-sql'
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language'
 import { Compartment, EditorState, Prec } from '@codemirror/state'
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { useEffect, useEffectEvent, useRef } from 'react'
-import type { EditorProps } from './editor.tsx'
+
+export type EditorProps = {
+  label: string
+  value: string
+  onChange(value: string): void
+  /** Ctrl/⌘-Enter, with what is selected. */
+  onRun?: (selection: string) => void
+  schema?: SQLNamespace | undefined
+  words?: readonly string[] | undefined
+  language?: 'sql' | 'plain'
+}
 
 const colours = HighlightStyle.define([
   { tag: tags.keyword, color: 'var(--accent)', fontWeight: '600' },

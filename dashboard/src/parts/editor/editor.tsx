@@ -1,16 +1,5 @@
-import type { SQLNamespace } from '@codemirror/lang-sql'
 import { lazy, Suspense } from 'react'
-
-export type EditorProps = {
-  label: string
-  value: string
-  onChange(value: string): void
-  /** Ctrl/⌘-Enter, with what is selected. */
-  onRun?: (selection: string) => void
-  schema?: SQLNamespace | undefined
-  words?: readonly string[] | undefined
-  language?: 'sql' | 'plain'
-}
+import type { EditorProps } from './code-editor.tsx'
 
 const CodeEditor = lazy(() => import('./code-editor.tsx'))
 

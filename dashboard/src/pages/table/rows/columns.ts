@@ -1,5 +1,5 @@
 import { quoteName, type Table } from '../../../api/schema.ts'
-import type { Search } from '../../../app/routes.tsx'
+import type { Search } from '../../../app/navigate.tsx'
 import type { GridColumn } from '../../../parts/grid/types.ts'
 import { type Layout, moved, ordered } from './layout.ts'
 import { kindOf, shortType, widthOf } from './values.ts'

@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import { post, remove } from '../../../api/client.ts'
 import { changed, useAction, useApi } from '../../../api/hooks.ts'
-import type { Search } from '../../../app/routes.tsx'
+import type { Search } from '../../../app/navigate.tsx'
 import { confirm, FormDialog } from '../../../parts/dialog.tsx'
 import { MenuButton } from '../../../parts/menu.tsx'
 import { toast } from '../../../parts/toast.tsx'
