@@ -91,6 +91,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (!isUnguarded(route)) return guarded(deps, exchange, route, call)
     // The scripts of a site have its host's origin, which no page of ours may share.
     if (pages.has(route) && deps.sites?.slugOf(request.headers.host ?? '') !== undefined) throw notFound('not found')
+    route.requires?.()
     route.check(call)
     return route.run(call)
   }
@@ -143,6 +144,8 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (exchange.who.kind === 'admin' && exchange.who.isLockable) await holdLocked(deps, exchange, route, exchange.who)
   const dryRun = exchange.request.headers['dry-run']
   if (dryRun !== undefined) checkDryRun(route, String(dryRun))
+  // What is switched off costs a caller nothing of a limit, and says so whatever else is wrong.
+  route.requires?.()
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
   timing?.mark('guard')
   route.check(call)

@@ -152,9 +152,9 @@ export type Route = {
   readonly errorBody?: (error: AppError) => unknown
   /** The declared request and responses, for OpenAPI and for the tests, which check every response against it. */
   readonly contract: Contract
-  /** Throws while the feature is disabled. */
+  /** Throws while the feature is disabled. Runs before the limit and `check`, once the caller is known to be admitted. */
   readonly requires?: () => void
-  /** Runs before the body is read: refuses invalid parameters and disabled features. */
+  /** Runs before the body is read: refuses invalid parameters. */
   readonly check: (call: Call) => void
   /** Synchronous handlers, such as /health, return no promise. */
   readonly run: (call: Call) => Reply | Promise<Reply>
@@ -217,7 +217,6 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     },
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
-      rest.requires?.()
       checkQuery?.(call.query)
     },
     // The cast tells the compiler that the names in the path are the keys of `params`.

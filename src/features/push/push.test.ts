@@ -160,7 +160,7 @@ test('busy services are tried again, later than they ask, and sent once', async 
       service.answer = () => ({ status: 200, body: { name: 'ok' } })
       await hurry(sent.job_id)
       const done = await become(sent.id, 'sent')
-      assert.equal(done.error_code, undefined)
+      assert.equal(done.error_code, null)
       // A job that runs again for a delivery that was sent sends nothing.
       const before = service.heard.filter((one) => one.token === token).length
       const json = { type: 'push_delivery', payload: { delivery_id: sent.id } }
@@ -354,6 +354,8 @@ test('without credentials a service writes to the log; switched off, everything 
     'GET /api/admin/push/devices',
     'POST /api/admin/push/send',
     'GET /api/admin/push/deliveries',
+    'GET /api/admin/push/deliveries/no-id',
+    'DELETE /api/admin/push/devices/no-id',
   ] as const) {
     assert.equal(told(await off.call(line, asAdmin)), '503 push notifications are not enabled')
   }

@@ -13,16 +13,16 @@ export type PushDevice = {
 }
 export type PushContent = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
 
-const DEVICE = sql`json_strip_nulls(json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
+const DEVICE = sql`json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
   'provider', d.provider, 'platform', d.platform, 'token', d.token, 'device_name', d.device_name,
   'is_active', d.is_active, 'last_refreshed_at', ${rfc3339(sql`d.last_refreshed_at`)}, 'last_used', ${rfc3339(sql`d.last_used`)},
-  'created_at', ${rfc3339(sql`d.created_at`)}, 'updated_at', ${rfc3339(sql`d.updated_at`)}))`
+  'created_at', ${rfc3339(sql`d.created_at`)}, 'updated_at', ${rfc3339(sql`d.updated_at`)})`
 
-const DELIVERY = sql`json_strip_nulls(json_build_object('id', v.id, 'device_token_id', v.device_token_id, 'job_id', v.job_id,
+const DELIVERY = sql`json_build_object('id', v.id, 'device_token_id', v.device_token_id, 'job_id', v.job_id,
   'app_id', v.app_id, 'user_id', v.user_id, 'provider', v.provider, 'title', v.title, 'body', v.body, 'data', v.data,
   'status', v.status, 'error_code', v.error_code, 'error_message', v.error_message,
   'provider_message_id', v.provider_message_id, 'sent_at', ${rfc3339(sql`v.sent_at`)},
-  'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)}))`
+  'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)})`
 
 /** `{app, user, device}`: which of the two exist, and the device if both do. Registering a token moves it to this user. */
 export const registerDevice = (device: PushDevice): Sql => sql`

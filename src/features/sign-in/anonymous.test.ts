@@ -22,6 +22,18 @@ test('an anonymous account is a user without credentials', async () => {
   assert.equal((await api.call('POST /api/auth/refresh', { json: { refreshToken: body.refreshToken } })).status, 200)
 })
 
+test('what is refused while it is off counts on no limit', async () => {
+  const off = await startServer({ config: { ...config, 'rate_limit.anonymous': '1/min' } })
+  const set = (anonymous_auth_enabled: boolean) =>
+    off.call('PATCH /api/admin/auth-settings', { as: 'admin', json: { anonymous_auth_enabled } })
+  await set(false)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 404)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 404)
+  await set(true)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 201)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 429)
+})
+
 test('anonymous accounts are off by default', async () => {
   const off = await startServer({ on: api })
   const { status, body } = await off.call('POST /api/auth/anonymous')
