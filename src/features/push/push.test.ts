@@ -171,6 +171,23 @@ test('busy services are tried again, later than they ask, and sent once', async 
   }
 })
 
+test('a message for one user is not shown to the next one of the device', async () => {
+  const { id, token } = await register('fcm')
+  fcm.answer = () => ({ status: 503, headers: { 'retry-after': '90' } })
+  const sent = await sendTo(id)
+  await become(sent.id, 'failed')
+  await eventually(async () => assert.equal((await job(sent.job_id)).state, 'queued'))
+  const json = { app_id: app, provider: 'fcm', platform: 'android', token }
+  assert.equal((await api.call('POST /api/push/devices', { as: bob.token, json })).body.id, id)
+  fcm.answer = () => ({ status: 200, body: { name: 'ok' } })
+  const before = fcm.heard.filter((one) => one.token === token).length
+  await hurry(sent.job_id)
+  assert.equal((await become(sent.id, 'invalid_token')).error_code, 'inactive')
+  assert.equal(fcm.heard.filter((one) => one.token === token).length, before)
+  assert.equal(await isActive(id), true)
+  await become((await sendTo(id)).id, 'sent')
+})
+
 test('after three attempts a delivery stays failed; what is refused for good is not repeated', async () => {
   const { id } = await register('apns')
   apns.answer = () => ({ status: 500, body: { reason: 'InternalServerError' } })

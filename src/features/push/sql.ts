@@ -100,9 +100,10 @@ export const listDeliveries = (ask: {
 export const onePushDelivery = (id: string): Sql =>
   sql`select ${DELIVERY}::text from svc.push_deliveries v where v.id = ${id}::uuid`
 
+/** A device that another user registered since is not this delivery's any more. */
 export const deliveryToSend = (id: string): Sql => sql`
   select v.id::text as id, v.provider, v.title, v.body, v.data, v.status, d.id::text as "deviceId", d.token,
-    d.is_active as "isActive"
+    d.is_active and d.user_id = v.user_id as "isActive"
   from svc.push_deliveries v join svc.push_devices d on d.id = v.device_token_id where v.id = ${id}::uuid`
 
 export const recordSent = (id: string, deviceId: string, messageId: string | undefined): Sql => sql`
@@ -110,10 +111,11 @@ export const recordSent = (id: string, deviceId: string, messageId: string | und
   update svc.push_deliveries set status = 'sent', sent_at = now(), provider_message_id = ${messageId ?? null}::text,
     error_code = null, error_message = null, updated_at = now() where id = ${id}::uuid`
 
-/** A device that registered a new token since the message was sent stays active. */
+/** A device that registered a new token since the message was sent, or is another user's by now, stays active. */
 export const recordInvalid = (id: string, deviceId: string, token: string, code: string, message: string): Sql => sql`
   with ended as (
-    update svc.push_devices set is_active = false, updated_at = now() where id = ${deviceId}::uuid and token = ${token}
+    update svc.push_devices d set is_active = false, updated_at = now() from svc.push_deliveries v
+    where d.id = ${deviceId}::uuid and d.token = ${token} and v.id = ${id}::uuid and v.user_id = d.user_id
   )
   update svc.push_deliveries set status = 'invalid_token', error_code = ${code}, error_message = ${message},
     updated_at = now() where id = ${id}::uuid`
