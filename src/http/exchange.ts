@@ -76,8 +76,16 @@ export class Exchange {
     return this.awaitsContinue || !(Number(request.headers['content-length']) <= 65_536)
   }
 
-  continue(): void {
+  /** The handler judges first, and asks for the body by reading it. */
+  continueWhenRead(): void {
     if (!this.awaitsContinue) return
+    this.request.on('newListener', (event) => {
+      if (event === 'data' || event === 'readable') this.continue()
+    })
+  }
+
+  continue(): void {
+    if (!this.awaitsContinue || this.response.headersSent) return
     this.awaitsContinue = false
     this.response.writeContinue()
   }

@@ -279,7 +279,7 @@ async function receiveAndParse(deps: PipelineDeps, exchange: Exchange, route: Ro
   const { request } = exchange
   if (!announcesBody(request.headers)) return
   refuseEncoding(request.headers)
-  if (route.bodyKind === 'raw') return exchange.continue()
+  if (route.bodyKind === 'raw') return exchange.continueWhenRead()
   const type = route.bodyKind === 'form' ? 'application/x-www-form-urlencoded' : 'application/json'
   // An empty body may have any type, and whether a chunked body is empty is known only after reading it.
   if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)
