@@ -7,7 +7,7 @@ const ADDRESS =
   /:\/\/|\b(?:https?|ftp|mailto):|\bwww[.。]|[\p{L}\p{N}\p{So}_-][.。]\p{L}{2,}(?![\p{L}\p{N}])|\d+(?:[.。]\d+){3}/iu
 
 /** Names are the subjects of mails to strangers: they carry nothing that a mail program makes a link of. */
-export function nameOf(given: string): string {
+export function organizationName(given: string): string {
   const name = given.normalize('NFC').trim()
   if (name === '') throw badRequest('name is required')
   if ([...name].length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)

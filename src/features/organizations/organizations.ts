@@ -5,7 +5,7 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
 import { lockCaller } from '../../identity/users.ts'
-import { nameOf } from './name.ts'
+import { organizationName } from './name.ts'
 import { insufficientRole, OrgRoles, OWNER } from './roles.ts'
 import * as q from './sql.ts'
 
@@ -44,7 +44,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     get: (orgId: string, userId: string) => oneOrganization(db, orgId, userId),
 
     async create(who: UserIdentity, name: string): Promise<q.Organization> {
-      const checked = nameOf(name)
+      const checked = organizationName(name)
       const orgId = await db.tx(SYSTEM, async (tx) => {
         await requireRoomForMembership(tx, who)
         const [made] = await tx.rows<{ id: string }>(q.insertOrganization(checked))
@@ -56,7 +56,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     },
 
     async rename(orgId: string, who: UserIdentity, name: string): Promise<q.Organization> {
-      const checked = nameOf(name)
+      const checked = organizationName(name)
       await asMember(orgId, who, async (tx, role) => {
         roles.requireManager(role)
         await tx.run(q.renameOrganization(orgId, checked))
