@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
-import { AppError, hasStatus, notFound } from '../core/errors.ts'
+import { AppError, badRequest, hasStatus, notFound } from '../core/errors.ts'
 import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
@@ -82,6 +82,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
       match.route.requires?.()
+      if (match.missing !== undefined) throw badRequest(`missing ${match.missing}`)
       throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: match.allow } })
     }
     if (match.kind === 'unknown' || match.raw.some(hasDotSegment)) throw notFound('not found')

@@ -8,6 +8,7 @@ import type { Sql } from '../../db/sql.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { orEmailTaken } from '../../identity/errors.ts'
 import { endSessionsOf, insertUser, lockAccount, userJson } from '../../identity/users.ts'
+import { exportOf, type PointingTable, rowsPointingTo, tablesPointingToUsers } from './export-sql.ts'
 import * as q from './sql.ts'
 
 export type UserDeps = Pick<IdentityDeps, 'passwords' | 'mailLink' | 'wakeMail' | 'onRevoked'> & {
@@ -131,14 +132,14 @@ export function createUserAdministration(deps: UserDeps) {
      * casts that owners of types wrote: the login of data does that. What it may not read is named.
      */
     async export(userId: string, act: AuditSource): Promise<string> {
-      const [account] = await db.fly(SYSTEM, [q.exportOf(userId), auditStatement(act.audit())])
+      const [account] = await db.fly(SYSTEM, [exportOf(userId), auditStatement(act.audit())])
       if (account == null) throw unknownUser()
-      const pointing = await db.rows<q.PointingTable>(ON_DATA, q.tablesPointingToUsers)
+      const pointing = await db.rows<PointingTable>(ON_DATA, tablesPointingToUsers)
       const tables = pointing.filter(({ is_readable }) => is_readable)
-      const statements = tables.map((table) => q.rowsPointingTo(table, userId))
+      const statements = tables.map((table) => rowsPointingTo(table, userId))
       const [first, ...rest] = statements
       const rows = first ? await db.fly(ON_DATA, [first, ...rest], { kind: 'slow' }) : []
-      const nameOf = ({ schema, table }: q.PointingTable): string => `${schema}.${table}`
+      const nameOf = ({ schema, table }: PointingTable): string => `${schema}.${table}`
       const parts = tables.map((table, i) => `${JSON.stringify(nameOf(table))}:${rows[i] ?? '[]'}`)
       const leftOut = pointing.filter(({ is_readable }) => !is_readable).map(nameOf)
       const more = leftOut.length > 0 ? `,"left_out":${JSON.stringify(leftOut)}` : ''
