@@ -71,7 +71,6 @@ const specific = {
   hook_refused: 403,
   origin_not_allowed: 403,
   account_is_anonymous: 403,
-  account_not_verified: 403,
   account_not_anonymous: 403,
   last_credential: 403,
   invalid_signed_url: 403,

@@ -113,10 +113,10 @@ export function createOrganizationRules(deps: OrganizationDeps) {
       }),
 
     async invite(orgId: string, who: UserIdentity, email: string, role: string): Promise<q.Invite> {
+      requireCredentials(who)
       const token = randomToken()
       const { name } = await oneOrganization(db, orgId, who.id)
       const made = await asMember(orgId, who, async (tx, own) => {
-        await requireVerified(tx, who)
         roles.requireOver(own, roles.check(role))
         const [known] = await tx.rows<q.Invite>(q.openInvite(orgId, email))
         if (known) roles.requireOver(own, known.role)
@@ -193,9 +193,8 @@ async function setRole(tx: Tx, orgId: string, userId: string, role: string): Pro
 }
 
 /** An invitation is a mail to a stranger, in the name of its sender. */
-async function requireVerified(tx: Tx, who: UserIdentity): Promise<void> {
-  if ((await tx.run(q.verifiedAccount(who.id))) === 0)
-    throw new AppError('account_not_verified', 'verify your email address before you invite others')
+function requireCredentials(who: UserIdentity): void {
+  if (who.isAnonymous) throw new AppError('account_is_anonymous', 'link your account before you invite others')
 }
 
 async function requireFewer(tx: Tx, count: Sql, max: number, message: string): Promise<void> {

@@ -95,10 +95,6 @@ export const spendInvite = (hash: string): Sql =>
 export const verifiedEmail = (userId: string): Sql =>
   sql`select email from svc.users where id = ${userId}::uuid and email_verified_at is not null`
 
-/** A phone is there once a code sent to it was right. */
-export const verifiedAccount = (userId: string): Sql =>
-  sql`select from svc.users where id = ${userId}::uuid and (email_verified_at is not null or phone is not null)`
-
 /** Changes no row unless the user of the session is a member. */
 export const setActive = (sessionId: string, orgId: string | null): Sql => sql`
   update svc.sessions s set org_id = ${orgId}::uuid where s.id = ${sessionId}::uuid and (${orgId}::uuid is null
