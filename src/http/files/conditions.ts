@@ -32,7 +32,7 @@ function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVersion): 
 }
 
 /** For PUT and DELETE: If-None-Match counts too, and its `*` wants nothing there. `now`: undefined if there is nothing. */
-export function requireWritable(headers: Headers, now: ResourceVersion | undefined): void {
+export function requireUnchanged(headers: Headers, now: ResourceVersion | undefined): void {
   if (now === undefined) {
     if (headers['if-match'] !== undefined) throw preconditionFailed()
     return

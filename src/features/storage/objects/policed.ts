@@ -4,7 +4,7 @@ import { appIdOf, databaseSession, type Identity, SYSTEM, userIdOf } from '../..
 import type { Db } from '../../../db/db.ts'
 import { isTrialEnd, isUniqueViolation } from '../../../db/pg-errors.ts'
 import type { Sql } from '../../../db/sql.ts'
-import { isConditional, preconditionFailed, requireWritable } from '../../../http/files/conditions.ts'
+import { isConditional, preconditionFailed, requireUnchanged } from '../../../http/files/conditions.ts'
 import type { Blob } from '../blobs/store.ts'
 import { ALL_OBJECTS, listFolders } from './folders-sql.ts'
 import * as q from './policed-sql.ts'
@@ -104,7 +104,7 @@ export class PolicedObjects {
   /** The bytes that conditions were held against; they must be the same when the file is written. */
   async #seen(who: Identity, bucket: string, name: string, conditions: Headers): Promise<Seen> {
     const [now] = await this.#deps.db.rows<ObjectFields>(who, visibleObject(bucket, name), CHECK)
-    requireWritable(conditions, now && { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    requireUnchanged(conditions, now && { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
     return { blobId: now?.blobId }
   }
 
@@ -149,10 +149,10 @@ export class PolicedObjects {
 
   async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
     const { id, sha256, updatedAt, blobId } = await this.find(who, bucket, name)
-    requireWritable(headers, { etag: `"${sha256}"`, modifiedAt: updatedAt })
+    requireUnchanged(headers, { etag: `"${sha256}"`, modifiedAt: updatedAt })
     if ((await this.#write(who, [q.deleteVisible(id, isConditional(headers) ? blobId : null)])) !== null) return
     const now = await this.find(who, bucket, name)
-    requireWritable(headers, { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    requireUnchanged(headers, { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
     throw refusedFile()
   }
 
