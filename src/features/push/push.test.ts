@@ -171,6 +171,20 @@ test('busy services are tried again, later than they ask, and sent once', async 
   }
 })
 
+test('a user has at most a hundred active devices in an app: the one refreshed longest ago goes', async () => {
+  const many = await api.signUp('many@x.test')
+  await api.sql(
+    `insert into svc.push_devices (app_id, user_id, provider, platform, token, last_refreshed_at)
+    select $1, $2, 'fcm', 'android', 'many ' || i, now() - make_interval(mins => i) from generate_series(1, 100) i`,
+    [app, many.user.id],
+  )
+  const newest = await register('fcm', many)
+  const active = await api.sql(`select token from svc.push_devices where user_id = $1 and is_active`, [many.user.id])
+  const tokens = active.map(({ token }) => token)
+  assert.equal(tokens.length, 100)
+  assert.ok(tokens.includes(newest.token) && !tokens.includes('many 100'))
+})
+
 test('a message for one user is not shown to the next one of the device', async () => {
   const { id, token } = await register('fcm')
   fcm.answer = () => ({ status: 503, headers: { 'retry-after': '90' } })

@@ -24,6 +24,9 @@ const DELIVERY = sql`json_build_object('id', v.id, 'device_token_id', v.device_t
   'provider_message_id', v.provider_message_id, 'sent_at', ${rfc3339(sql`v.sent_at`)},
   'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)})`
 
+/** Active ones of a user in an app. With one more, the one that was refreshed longest ago becomes inactive. */
+const MAX_DEVICES = 100
+
 /** `{app, user, device}`: which of the two exist, and the device if both do. Registering a token moves it to this user. */
 export const registerDevice = (device: PushDevice): Sql => sql`
   with app as (select id from svc.apps where id = ${device.appId}::uuid for key share),
@@ -36,6 +39,11 @@ export const registerDevice = (device: PushDevice): Sql => sql`
       device_name = coalesce(excluded.device_name, d.device_name), is_active = true, last_refreshed_at = now(),
       updated_at = now()
     returning ${DEVICE} as device
+  ), over as (
+    update svc.push_devices set is_active = false, updated_at = now() where id = any(array(
+      select d.id from svc.push_devices d where d.app_id = ${device.appId}::uuid and d.user_id = ${device.userId}::uuid
+        and d.is_active and (d.provider, d.token) <> (${device.provider}, ${device.token})
+      order by d.last_refreshed_at desc offset ${MAX_DEVICES - 1}))
   )
   select json_build_object('app', exists (select from app), 'user', exists (select from owner),
     'device', (select device from made))::text`
