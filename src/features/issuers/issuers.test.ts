@@ -103,6 +103,32 @@ test('an own session links it, once', async () => {
   assert.ok([401, 403].includes((await link(token, { token: await tokenOf({ sub: 'other' }) })).status))
 })
 
+test('an address is read as everywhere: a look-alike letter makes another one', async () => {
+  const email = '\u212Aim@x.test'
+  const { body } = await whoami(await tokenOf({ sub: 'kelvin', email, email_verified: true }))
+  assert.equal(body.claims.email, email)
+  assert.equal(
+    (await whoami(await tokenOf({ sub: 'kim', email: ' KIM@x.test', email_verified: true }))).body.claims.email,
+    'kim@x.test',
+  )
+})
+
+test('claims that cannot be stored are left out, and numbers keep their digits', async () => {
+  for (const x of ['\ud800', 'a\0b']) {
+    const { status, body } = await whoami(await tokenOf({ sub: 'odd', x }))
+    assert.deepEqual([status, body.claims.x, body.claims.iss], [200, undefined, issuer])
+  }
+  const claims = { sub: 'odd', x: '\\u0000 \\ud800', tenant: 'digits' }
+  const raw = JSON.stringify({ iss: issuer, aud: 'app', iat: 0, exp: 9_999_999_999, ...claims })
+    .replace('"iat":0', `"iat":${Math.floor(Date.now() / 1000)}`)
+    .replace('"digits"', '1234567890199659641')
+  const as = await new jose.CompactSign(Buffer.from(raw))
+    .setProtectedHeader({ alg: first.alg, kid: first.kid })
+    .sign(first.privateKey)
+  const { body } = await whoami(as)
+  assert.deepEqual([body.claims.x, body.claims.tenant], [claims.x, '1234567890199659641'])
+})
+
 test('two first requests at once make one account', async () => {
   const tokens = await Promise.all(Array.from({ length: 8 }, (_, i) => tokenOf({ sub: 'gus', jti: `${i}` })))
   const ids = await Promise.all(tokens.map(async (as) => (await whoami(as)).body.uid))
@@ -130,10 +156,14 @@ test('what is not exactly good is refused', async () => {
     'no audience': await tokenOf({ aud: undefined }),
     'another issuer': await tokenOf({ iss: `${issuer}/` }),
     'no end': await tokenOf({ exp: undefined }),
+    'no beginning': await tokenOf({ iat: undefined }),
+    'made in a minute': await tokenOf({}, { age: -60 }),
+    'a beginning that is no number': await tokenOf({ iat: '0' }),
     expired: await tokenOf({ exp: 1 }),
     'too old': await tokenOf({}, { age: 3700 }),
     'no subject': await tokenOf({ sub: undefined }),
     'a subject that is no text': await tokenOf({ sub: 7 }),
+    'a subject that cannot be stored': await tokenOf({ sub: '\ud800' }),
   }
   for (const [what, as] of Object.entries(bad)) assert.equal((await whoami(as)).status, 401, what)
 })
