@@ -125,15 +125,16 @@ function claimsOf(told: Claims, { claims: { role } }: IssuerConfig): string {
   return Buffer.byteLength(text) <= MAX_CLAIMS && isStorableJson(text) ? text : JSON.stringify({ iss, aud })
 }
 
+/** By which revocations name the bearers of an identity. */
+export const keyIdOf = ({ issuer, subject }: Pick<ForeignIdentity, 'issuer' | 'subject'>): string =>
+  JSON.stringify([issuer, subject])
+
 /** The namespace of URLs, RFC 9562, 6.6. */
 const URL_NAMESPACE = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex')
 
 /** The id of a person without an account here: a UUID, version 5, of issuer and subject. */
 export function idOfForeigner({ issuer, subject }: Pick<ForeignIdentity, 'issuer' | 'subject'>): string {
-  const hash = createHash('sha1')
-    .update(URL_NAMESPACE)
-    .update(JSON.stringify([issuer, subject]))
-    .digest()
+  const hash = createHash('sha1').update(URL_NAMESPACE).update(keyIdOf({ issuer, subject })).digest()
   hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x50
   hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80
   return hash.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')
