@@ -63,13 +63,13 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
     }),
     route('POST /api/auth/magic-link/confirm', {
       summary: 'Sign in with the token of a mailed link; an anonymous caller is upgraded',
-      auth: 'lenient',
+      auth: 'anonymous-user',
       limit: 'magic_link',
       requires: requireMagicLinks,
       body: t.object({ token: t.string() }),
       answers: { 200: signedInOrPending },
       handle: async (call) => {
-        const anonymousId = call.who.kind === 'user' && call.who.isAnonymous ? call.who.id : undefined
+        const anonymousId = call.who.kind === 'user' ? call.who.id : undefined
         const confirmed = magicLinks.confirm(call.body.token, anonymousId, deviceOf(call)).catch((error: unknown) => {
           // A good link signs in whatever stale token a client attaches; without one the bearer is what is wrong first.
           throw (hasStatus(error, 400) && call.badBearer) || error
