@@ -7,3 +7,6 @@ export type SmsCodeConfig = {
 
 /** The text of an SMS, for sign-in and for the second factor. */
 export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`
+
+/** As people type it: codes are shown in groups. */
+export const typedCode = (code: string): string => code.replace(/\s/g, '')

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { mailbox } from '../../../test/fakes/mailbox.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 
-const config = { 'server.public_base_url': 'https://api.x.test', 'rate_limit.password_reset': 'off' }
+const config = { 'server.public_base_url': 'https://api.x.test' }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
 const mail = mailbox(api)

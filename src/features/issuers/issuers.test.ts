@@ -34,7 +34,6 @@ before(async () => {
   api = await startServer({
     config: {
       'auth.anonymous_auth_enabled': true,
-      'rate_limit.login': 'off',
       'auth.issuers': [
         { issuer, audience: ['app'], claims: { role: 'https://x.test/role' }, acr_aal2: ['mfa'], max_token_age: '1h' },
       ],

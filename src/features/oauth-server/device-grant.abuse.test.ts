@@ -11,7 +11,6 @@ const api = await startServer({
     'auth.oauth_provider.enabled': true,
     'auth.totp_enabled': true,
     'auth.magic_link_enabled': true,
-    'rate_limit.login': 'off',
   },
 })
 const mail = mailbox(api)

@@ -10,7 +10,6 @@ const config = {
   'auth.magic_link_enabled': true,
   'auth.totp_enabled': true,
   'auth.oauth_provider.enabled': true,
-  'rate_limit.magic_link': 'off',
 }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
