@@ -130,7 +130,8 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (route.upgrade) admitHandshake(deps, exchange, route)
   const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
-  if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  if (route.auth === 'lenient' || route.auth === 'anonymous-user')
+    await identifyLeniently(exchange, route.auth, authorization, deps.identify)
   else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
@@ -229,10 +230,18 @@ function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }
   throw new AppError('origin_not_allowed', 'origin not allowed')
 }
 
-async function identifyLeniently(exchange: Exchange, authorization: string | undefined, identify: Identify) {
+async function identifyLeniently(
+  exchange: Exchange,
+  auth: 'lenient' | 'anonymous-user',
+  authorization: string | undefined,
+  identify: Identify,
+) {
   try {
-    exchange.who = await identifyCaller('lenient', authorization, undefined, identify)
+    const who = await identifyCaller(auth, authorization, undefined, identify)
+    if (auth === 'lenient' || (who.kind === 'user' && who.isAnonymous && !who.impersonation)) exchange.who = who
   } catch (error) {
+    // 403: a good token that opens no data.
+    if (auth === 'anonymous-user' && hasStatus(error, 403)) return
     if (!hasStatus(error, 401)) throw error
     exchange.badBearer = error
   }

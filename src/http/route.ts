@@ -13,11 +13,12 @@ export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
  * none: the bearer is ignored. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none and is
- * kept in `call.badBearer` for a handler that may need it.
+ * kept in `call.badBearer` for a handler that may need it. anonymous-user: as lenient, and a good one counts as none too unless it is
+ * that of an anonymous account.
  * user: a user's JWT. mfa: an MFA token. user-or-mfa: either. admin: the admin token only.
  * own: the route identifies its callers itself, by `identify`.
  */
-export type Auth = 'own' | 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
+export type Auth = 'own' | 'none' | 'optional' | 'lenient' | 'anonymous-user' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
 
 /**
  * What keys and OAuth tokens may do on a route. `none` refuses them (the default); `read` admits every scope; `write`

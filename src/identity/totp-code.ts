@@ -22,9 +22,6 @@ export function codeOf(secret: Buffer, step: number): string {
   return String(number % 10 ** DIGITS).padStart(DIGITS, '0')
 }
 
-/** Authenticator apps show codes in groups, so spaces are removed. */
-export const digitsOf = (code: string): string => code.replace(/\s/g, '')
-
 /** The newest step around `current` that has this code. */
 export function timeStep(secret: Buffer, code: string, current: number): number | undefined {
   const given = Buffer.from(code)

@@ -7,7 +7,8 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { SealedColumn } from '../../db/sealed.ts'
 import { sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
-import { base32, digitsOf, newSecret, otpauthUri, stepAt, timeStep } from '../../identity/totp-code.ts'
+import { base32, newSecret, otpauthUri, stepAt, timeStep } from '../../identity/totp-code.ts'
+import { typedCode } from '../../identity/typed-code.ts'
 import * as q from './second-factor-sql.ts'
 
 const MAX_WRONG_CODES = 5
@@ -35,7 +36,7 @@ export const createCodeCheck =
       throw new AppError('too_many_attempts', 'too many wrong codes', { headers })
     }
     const secret = secretOf(box, factor)
-    const step = timeStep(secret, digitsOf(code), stepAt(factor.epoch))
+    const step = timeStep(secret, typedCode(code), stepAt(factor.epoch))
     if (step === undefined) {
       await tx.run(q.countWrongAdminCode(factor.id, MAX_WRONG_CODES, LOCK_SECONDS))
       return unauthorized('invalid TOTP code', 'invalid_code')

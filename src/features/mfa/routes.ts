@@ -9,7 +9,7 @@ import { type EndsSessions, enrollerOf, type Verification } from '../../identity
 import { deviceOf, type StepUp } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import type { SmsCodeConfig } from '../../identity/sms-code.ts'
-import { digitsOf } from '../../identity/totp-code.ts'
+import { typedCode } from '../../identity/typed-code.ts'
 import { createBackupCodeKey } from './backup-code-key.ts'
 import { backupCodeRoutes, createBackupCodes } from './backup-codes.ts'
 import { emailChannel } from './email-codes.ts'
@@ -80,7 +80,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
       body: code,
       answers: { 200: message },
       handle: async ({ who, body }) => {
-        await codes.confirm(enrollerOf(who), digitsOf(body.code))
+        await codes.confirm(enrollerOf(who), typedCode(body.code))
         return json(200, { message: `${MFA_METHODS[method].name} MFA enrolled` })
       },
     }),
@@ -103,7 +103,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
       answers: { 200: signedIn },
       handle: async (call) => {
         const { challenge_id, code } = call.body
-        return json(200, await codes.verify(pendingOf(call.who), challenge_id, digitsOf(code), deviceOf(call)))
+        return json(200, await codes.verify(pendingOf(call.who), challenge_id, typedCode(code), deviceOf(call)))
       },
     }),
   ]

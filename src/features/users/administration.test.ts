@@ -199,3 +199,18 @@ test('the providers and organizations of a user are listed', async () => {
     assert.equal((await api.call(`GET /api/admin/users/${member.user.id}/${what}`, { as: member.token })).status, 401)
   }
 })
+
+test('an administrator removes a provider of a user, which ends every session', async () => {
+  const user = await api.signUp('linked@x.test')
+  await api.sql(`insert into svc.identities (provider, subject, user_id) values ('github', '43', $1)`, [user.user.id])
+  const path = `/api/admin/users/${user.user.id}/providers` as const
+  const [{ id }] = (await api.call(`GET ${path}`, { as: 'admin' })).body
+  const missing = await api.call(`DELETE ${path}/${crypto.randomUUID()}`, { as: 'admin' })
+  assert.deepEqual([missing.status, missing.body.error], [404, 'identity_not_found'])
+  assert.equal((await api.call(`DELETE ${path}/x`, { as: 'admin' })).status, 404)
+  assert.equal((await api.call(`DELETE ${path}/${id}`, { as: 'admin' })).status, 204)
+  assert.deepEqual((await api.call(`GET ${path}`, { as: 'admin' })).body, [])
+  assert.equal((await api.call('GET /api/auth/me', { as: user.token })).status, 401)
+  const { items } = (await api.call('GET /api/admin/audit?action=user.remove_provider', { as: 'admin' })).body
+  assert.deepEqual([items[0].target, items[0].new_values], [user.user.id, { provider: 'github', subject: '43' }])
+})

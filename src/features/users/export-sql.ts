@@ -1,5 +1,6 @@
 import { Ident, join, OR, type Sql, sql } from '../../db/sql.ts'
-import { factors, organizations, providers, sessions } from './sql.ts'
+import { linkedIdentities } from '../../identity/linked-identities.ts'
+import { factors, organizations, sessions } from './sql.ts'
 
 /** The newest of the audit trail; all of it is at /api/admin/audit. */
 const MAX_AUDIT = 10_000
@@ -11,7 +12,7 @@ const all = (columns: Sql, from: Sql): Sql =>
 const PARTS: Readonly<Record<string, Sql>> = {
   sessions: sql`(${sessions})`,
   factors: sql`(${factors})`,
-  identities: sql`(${providers})`,
+  identities: sql`(${linkedIdentities(sql`u.id`)})`,
   organizations: sql`(${organizations})`,
   mailed_links: all(
     sql`t.purpose, t.email, t.expires_at`,

@@ -1,4 +1,5 @@
 import { type Sql, sql } from '../../db/sql.ts'
+import { linkedIdentities } from '../../identity/linked-identities.ts'
 
 type Page = { page: number; perPage: number; offset: number }
 
@@ -61,15 +62,11 @@ export const factors: Sql = sql`select coalesce(json_agg(json_build_object('id',
     select credential_id, 'webauthn', display_name, created_at from svc.webauthn_credentials where user_id = u.id
   ) f`
 
-export const providers: Sql = sql`select coalesce(json_agg(json_build_object('provider', i.provider, 'subject', i.subject,
-    'created_at', svc.iso_utc(i.created_at)) order by i.created_at, i.provider, i.subject), '[]')
-  from svc.identities i where i.user_id = u.id`
-
 export const organizations: Sql = sql`select coalesce(json_agg(json_build_object('id', o.id, 'name', o.name, 'role', m.role,
     'created_at', svc.iso_utc(m.created_at)) order by o.name, o.id), '[]')
   from svc.members m join svc.organizations o on o.id = m.org_id where m.user_id = u.id`
 
-export const userProviders = (id: string): Sql => ofUser(id, providers)
+export const userProviders = (id: string): Sql => ofUser(id, linkedIdentities(sql`u.id`))
 export const userOrganizations = (id: string): Sql => ofUser(id, organizations)
 export const sessionsOf = (id: string): Sql => ofUser(id, sessions)
 export const factorsOf = (id: string): Sql => ofUser(id, factors)
