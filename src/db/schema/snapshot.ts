@@ -44,7 +44,7 @@ export type Table = {
   readonly relations: readonly Relation[]
   readonly checkConstraints: readonly { name: string; definition: string }[]
   readonly indexes: readonly Index[]
-  /** Unique indexes usable in ON CONFLICT: valid, not deferrable, on plain columns and all rows. */
+  /** Unique indexes usable in ON CONFLICT: valid, not deferrable, on plain columns and all rows, compared by equality. */
   readonly uniqueKeys: readonly { readonly name: string; readonly columns: readonly string[] }[]
   readonly rlsEnabled: boolean
   readonly rlsPolicies: readonly Policy[]

@@ -65,6 +65,8 @@ export type CatalogForeignKey = {
   onDelete: string
   /** A partition's copy of its parent's foreign key. */
   inherited: boolean
+  /** FOREIGN KEY (…, PERIOD …): the periods of several rows together contain that of the referencing one. */
+  overPeriod: boolean
 }
 
 export type CatalogFunction = {

@@ -94,7 +94,9 @@ const foreignKeys = sql`
       from pg_catalog.unnest(k.confkey) with ordinality as u(attnum, ord)
       join pg_catalog.pg_attribute a on a.attrelid = k.confrelid and a.attnum = u.attnum) end as "foreignNames",
     ${action(sql`k.confupdtype`)} as "onUpdate", ${action(sql`k.confdeltype`)} as "onDelete",
-    k.conparentid <> 0 as inherited
+    k.conparentid <> 0 as inherited,
+    -- The column is of PostgreSQL 18.
+    coalesce((pg_catalog.to_jsonb(k) ->> 'conperiod')::pg_catalog.bool, false) as "overPeriod"
   from relations t
   join pg_catalog.pg_constraint k on k.conrelid = t.oid and k.contype = 'f'
   join pg_catalog.pg_class r on r.oid = k.confrelid
@@ -112,7 +114,9 @@ const checks = sql`
 const indexes = sql`
   select i.indrelid::pg_catalog.int8 as "table", x.relname as name, i.indisunique as "isUnique",
     i.indisprimary as "isPrimary", m.amname as method,
-    i.indisunique and i.indimmediate and i.indisvalid and i.indpred is null and i.indexprs is null as "isUniqueKey",
+    -- WITHOUT OVERLAPS makes a unique index of exclusions.
+    i.indisunique and not i.indisexclusion and i.indimmediate and i.indisvalid and i.indpred is null
+      and i.indexprs is null as "isUniqueKey",
     (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1] as columns,
     case when i.indexprs is not null then (
       select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(i.indexrelid, p, true) order by p)

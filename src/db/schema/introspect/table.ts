@@ -145,13 +145,13 @@ const foreignKeyOf = (key: CatalogForeignKey, names: Names): ForeignKey => ({
   onDelete: key.onDelete,
 })
 
-/** Only keys between two tables of the snapshot; a hidden schema is not reachable. */
+/** Only keys that name one row, between two tables of the snapshot; a hidden schema is not reachable. */
 function linksOf(catalog: Catalog, names: Names): Link[] {
   const tables = new Map(catalog.tables.map((table) => [table.oid, table]))
   return catalog.foreignKeys.flatMap((key) => {
     const from = tables.get(key.table)
     const to = tables.get(key.refTable)
-    if (from === undefined || to === undefined) return []
+    if (from === undefined || to === undefined || key.overPeriod) return []
     return {
       constraint: key.name,
       from: groupKey(from.schema, from.name),
