@@ -183,6 +183,8 @@ export type Parameter = ValueType & {
   readonly position: number
   readonly hasDefault: boolean
   readonly isVariadic: boolean
+  /** As PostgreSQL writes it; of functions with VARIADIC alone. */
+  readonly default: string | undefined
 }
 
 export interface SchemaCache {

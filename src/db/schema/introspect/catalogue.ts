@@ -74,7 +74,8 @@ export type CatalogFunction = {
   schema: string
   name: string
   comment: string | null
-  arguments: [name: string, type: string, mode: string][] | null
+  /** The default is told of functions with VARIADIC alone. */
+  arguments: [name: string, type: string, mode: string, defaultExpression: string | null][] | null
   defaults: number
   returnType: string
   /** Key of its type. */

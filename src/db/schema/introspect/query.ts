@@ -143,7 +143,8 @@ const policies = sql`
 const functions = sql`
   select f.oid::pg_catalog.int8 as oid, f.schema, f.proname as name, d.description as comment,
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
-        coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i')) order by u.ord)
+        coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i'),
+        case when f.provariadic <> 0 then pg_catalog.pg_get_function_arg_default(f.oid, u.ord::pg_catalog.int4) end) order by u.ord)
      from pg_catalog.unnest(f.all_types) with ordinality as u(type, ord)) as arguments,
     f.pronargdefaults as defaults, pg_catalog.pg_get_function_result(f.oid) as "returnType",
     f.prorettype::text || ':-1' as result,
@@ -242,6 +243,8 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     join pg_catalog.pg_language l on l.oid = p.prolang
     where p.prokind = 'f' and ${isSelected(sql`p.oid`, selection)} and l.lanname not in ('c', 'internal')
       and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
+      -- Of anyelement and the like JSON does not say which type is meant.
+      and not exists (select from pg_catalog.pg_type t where t.oid = any(p.proargtypes) and t.typtype = 'p')
       and not ${ownedByExtension(sql`'pg_catalog.pg_proc'::pg_catalog.regclass`, sql`p.oid`)}
   ), used_types as materialized (
     select a.atttypid as oid, a.atttypmod as modifier
