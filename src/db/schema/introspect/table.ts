@@ -148,6 +148,8 @@ const foreignKeyOf = (key: CatalogForeignKey, names: Names): ForeignKey => ({
 /** Only keys that name one row, between two tables of the snapshot; a hidden schema is not reachable. */
 function linksOf(catalog: Catalog, names: Names): Link[] {
   const tables = new Map(catalog.tables.map((table) => [table.oid, table]))
+  // Tables are listed in the order of the schemas.
+  const schemas = [...new Set(catalog.tables.map(({ schema }) => schema))]
   return catalog.foreignKeys.flatMap((key) => {
     const from = tables.get(key.table)
     const to = tables.get(key.refTable)
@@ -156,6 +158,7 @@ function linksOf(catalog: Catalog, names: Names): Link[] {
       constraint: key.name,
       from: groupKey(from.schema, from.name),
       fromName: from.name,
+      fromRank: schemas.indexOf(from.schema),
       fromColumns: namesOf(names, from.oid, key.columns),
       to: groupKey(to.schema, to.name),
       toName: to.name,
