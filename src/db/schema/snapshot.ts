@@ -68,6 +68,8 @@ export type Column = ColumnType & {
   readonly position: number
   readonly nullable: boolean
   readonly default: string | undefined
+  /** The expression of a generated column that is not stored, which no index can be over. */
+  readonly virtual: string | undefined
   readonly comment: string | undefined
   readonly isPrimaryKey: boolean
   /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */

@@ -26,9 +26,10 @@ export type CatalogColumn = [
   attnum: number,
   name: string,
   type: string,
-  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8. */
+  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8, and not stored 16. */
   flags: number,
-  defaultExpression: string | null,
+  /** The default, or of a generated column that is not stored what it is computed from. */
+  expression: string | null,
   comment: string | null,
   /** Null unless the column has grants of its own. */
   privileges: PrivilegeBits | null,

@@ -51,8 +51,8 @@ const tables = sql`
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
         a.attnum, a.attname, a.atttypid::text || ':' || a.atttypmod::text,
         case when a.attnotnull then 1 else 0 end + case a.attidentity when 'a' then 2 when 'd' then 4 else 0 end
-          + case when a.attgenerated <> '' then 8 else 0 end,
-        case when a.attgenerated = '' then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
+          + case a.attgenerated when '' then 0 when 'v' then 24 else 8 end,
+        case when a.attgenerated in ('', 'v') then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
         case when a.attacl is not null then
           pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end) order by a.attnum)
      from pg_catalog.pg_attribute a
