@@ -117,6 +117,8 @@ export type Catalog = {
     roles: string[]
     usingExpr: string | null
     withCheckExpr: string | null
+    /** Tables that the USING expression reads. */
+    reads: number[]
   }[]
   functions: CatalogFunction[]
   /** Views that read tables under RLS with the rights of their owner. */

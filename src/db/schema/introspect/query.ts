@@ -135,7 +135,9 @@ const policies = sql`
     coalesce((select pg_catalog.json_agg(r.rolname order by r.rolname) from pg_catalog.pg_roles r
               where r.oid = any(p.polroles)), '[]') as roles,
     pg_catalog.pg_get_expr(p.polqual, p.polrelid) as "usingExpr",
-    pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr"
+    pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr",
+    coalesce((select pg_catalog.json_agg(distinct m.found[1]::pg_catalog.int8)
+              from pg_catalog.regexp_matches(p.polqual::text, ':relid ([0-9]+)', 'g') as m(found)), '[]') as reads
   from relations t
   join pg_catalog.pg_policy p on p.polrelid = t.oid
   order by p.polname`

@@ -51,7 +51,7 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
         .filter(({ isUniqueKey }) => isUniqueKey)
         .map((index) => ({ name: index.name, columns: namesOf(names, index.table, index.columns) })),
       rlsEnabled: row.rls,
-      rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, ...policy }) => policy),
+      rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, reads: __, ...policy }) => policy),
       privileges: privilegesOf(row),
       wholeFor: wholeFor(tablePrivileges(row.privileges)),
       insertable: isWritable(row, CAN_INSERT),
