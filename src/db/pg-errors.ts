@@ -283,15 +283,17 @@ const expectations: ReadonlyMap<string, string> = new Map(
     'double precision': 'expected a number',
     boolean: 'expected true or false',
     date: 'expected YYYY-MM-DD',
+    time: 'expected HH:MM:SS',
     'timestamp with time zone': 'expected an RFC 3339 date and time',
     'timestamp without time zone': 'expected an RFC 3339 date and time',
     timestamp: 'expected an RFC 3339 date and time',
-    'date/time': 'expected an RFC 3339 date and time',
     json: 'expected JSON',
     jsonb: 'expected JSON',
     bytea: 'expected hexadecimal text starting with \\x',
   }),
 )
+
+const NAMING_THEIR_RANGE: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
 
 /** `invalid <type> value` and what was expected; without the value itself. */
 function describeBadValue(error: PgError): string {
@@ -301,7 +303,7 @@ function describeBadValue(error: PgError): string {
   const type =
     /for type ([a-z][a-z0-9_ ]*(?:\(\d+(?:,\d+)?\))?(?:\[\])?)/i.exec(message)?.[1] ??
     /for enum ("?[^":]+"?)/.exec(message)?.[1]?.replaceAll('"', '') ??
-    /^(smallint|integer|bigint|numeric|real|double precision|date|timestamp|interval|date\/time)\b/.exec(
+    /^(smallint|integer|bigint|numeric|real|double precision|date\/time|date|timestamp|interval)\b/.exec(
       message,
     )?.[1] ??
     /^malformed (array|range|record) literal/.exec(message)?.[1] ??
@@ -309,6 +311,7 @@ function describeBadValue(error: PgError): string {
     (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
   const outOfRange = error.code === '22003' || message.includes('out of range')
   const expected = expectations.get(type.trim())
-  const hint = expected ?? (outOfRange ? 'out of range' : type === '' ? message : '')
+  const isKnown = expected !== undefined && (!outOfRange || NAMING_THEIR_RANGE.has(type.trim()))
+  const hint = isKnown ? expected : outOfRange ? 'out of range' : type === '' ? message : ''
   return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
 }

@@ -37,9 +37,11 @@ export function insertAgain(target: TableView, { columns, input }: Insertion): S
     returning ${returningList(target)}, ${replaced(undefined)}`
 }
 
-/** An empty result with the columns of `insertRows`. */
-export const noRows = (target: TableView, also: Sql): Sql =>
-  sql`select ${returningList(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
+/** An empty result with the columns of `insertRows`. `also` is undefined for who may read no column. */
+export function noRows(target: TableView, also: Sql | undefined): Sql {
+  const from = also ? sql` from ${target.table.ident} as ${ROW}` : EMPTY
+  return sql`select ${returningList(target)}, ${replaced(undefined)}${and(also)}${from} where false`
+}
 
 /** `where`: a condition on each row of the input. */
 export function insertInto(

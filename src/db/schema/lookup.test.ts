@@ -15,6 +15,7 @@ const column = (name: string, readers: readonly ('svc_anon' | 'svc_authenticated
   isArray: false,
   nullable: true,
   default: undefined,
+  virtual: undefined,
   comment: undefined,
   isPrimaryKey: false,
   isGenerated: false,

@@ -44,7 +44,7 @@ export type Table = {
   readonly relations: readonly Relation[]
   readonly checkConstraints: readonly { name: string; definition: string }[]
   readonly indexes: readonly Index[]
-  /** Unique indexes usable in ON CONFLICT: valid, not deferrable, on plain columns and all rows. */
+  /** Unique indexes usable in ON CONFLICT: valid, not deferrable, on plain columns and all rows, compared by equality. */
   readonly uniqueKeys: readonly { readonly name: string; readonly columns: readonly string[] }[]
   readonly rlsEnabled: boolean
   readonly rlsPolicies: readonly Policy[]
@@ -68,6 +68,8 @@ export type Column = ColumnType & {
   readonly position: number
   readonly nullable: boolean
   readonly default: string | undefined
+  /** The expression of a generated column that is not stored, which no index can be over. */
+  readonly virtual: string | undefined
   readonly comment: string | undefined
   readonly isPrimaryKey: boolean
   /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
@@ -183,6 +185,8 @@ export type Parameter = ValueType & {
   readonly position: number
   readonly hasDefault: boolean
   readonly isVariadic: boolean
+  /** As PostgreSQL writes it; of functions with VARIADIC alone. */
+  readonly default: string | undefined
 }
 
 export interface SchemaCache {

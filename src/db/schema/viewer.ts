@@ -41,6 +41,12 @@ function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: 
 /** The columns that exist for this role, in table order. */
 export const columnsFor: (table: Table, role: DatabaseRole) => readonly Column[] = oncePerRole(visibleColumns)
 
+/** The columns to which the role may give a value, in table order; it need not be able to read them. */
+export const writableColumns = (table: Table, role: DatabaseRole, how: 'insert' | 'update'): Column[] =>
+  [...table.columns.values()].filter(
+    ({ isGenerated, privileges }) => !isGenerated && (role === 'none' || privileges[role].has(how)),
+  )
+
 /** A column by a name from the request, if it exists for this role. */
 export function columnFor(table: Table, name: string, role: DatabaseRole): Column | undefined {
   const column = table.columns.get(name)

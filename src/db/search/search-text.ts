@@ -1,15 +1,17 @@
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
-import { EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
+import { catalogueExpression, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
 
 /** Characters searched of each text column, so that one large row does not fail the search. */
 const MAX_CHARS = sql`200000`
 
 /**
  * The searched text of a column. An index serves a search only if both use the same expression, so it is defined once;
- * without `row` for the definition of an index.
+ * without `row` for the definition of an index. In a search PostgreSQL puts the expression in the place of a virtual column.
  */
-export const searchedText = ({ ident }: Column, row?: Ident): Sql =>
-  sql`pg_catalog.left(${row ? sql`${row}.` : EMPTY}${ident}::text, ${MAX_CHARS})`
+export const searchedText = ({ ident, virtual }: Column, row?: Ident): Sql => {
+  const value = row ? sql`${row}.${ident}` : virtual === undefined ? sql`${ident}` : catalogueExpression(`(${virtual})`)
+  return sql`pg_catalog.left(${value}::text, ${MAX_CHARS})`
+}
 
 /** All text columns as one text; NULL counts as ''. */
 export const documentOf = (columns: readonly Column[], row?: Ident): Sql =>

@@ -49,7 +49,9 @@ export const listQuery = {
     description: 'with `search`: items carry `_highlight` and `_highlightResult`',
   }),
   facets: t.string({ description: 'columns whose values are counted over all rows of the list, separated by commas' }),
-  nearest: t.string({ description: 'a vector such as `[0.1,0.2]`: the rows nearest to it, with their `_distance`' }),
+  nearest: t.string({
+    description: 'a vector such as `[0.1,0.2]` or `0.1,0.2`: the rows nearest to it, with their `_distance`',
+  }),
   semantic_query: t.string({ description: 'a text: the rows nearest to its meaning' }),
   semantic: t.boolean({ default: false, description: 'with `search`: ranks of words and of meaning together' }),
   vector_column: t.string({ description: 'which column the vectors are in, where that is not clear' }),

@@ -86,7 +86,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
         }
         // parseCursor refuses vector parameters with an error of its own.
-        const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
+        const near = call.query['cursor'] === undefined ? parseVectors(call) : undefined
         if (near) return at(call, async (target) => jsonText(200, await listNear(reader, call, target, near)))
         if (needsTrigrams(call.query)) await trigrams.ensureInstalled()
         return at(call, async (target) => jsonText(200, await listRows(reader, call, target)))

@@ -87,6 +87,50 @@ test('a policy that fails for visitors is named with its remedy', async () => {
   ])
 })
 
+test('a policy that has to ask itself is named with its remedy, and the log says why its requests fail', async () => {
+  await sql(`
+    create table members (team int, person uuid);
+    create policy see on members using (team in (select m.team from members m where m.person = svc.uid()));
+    create policy join_few on members for insert with check ((select count(*) from board) < 5);
+    create table teams (id int primary key); create table crews (team int, person uuid);
+    create policy of_crew on teams using (exists (select from crews c where c.team = id and c.person = svc.uid()));
+    create policy of_team on crews for select using (exists (select from teams t where t.id = team));
+    create table parts (id int primary key, team int);
+    create policy of_teams on parts for select using (exists (select from teams t where t.id = team));
+    create table logs (id int primary key, at timestamptz default now());
+    create policy read_all on logs for select using (true);
+    create policy add_few on logs for insert with check ((select count(*) from logs) < 5);
+    create table apart (id int primary key); create table other_part (id int primary key);
+    create policy for_visitors on apart for select to svc_anon using (exists (select from other_part));
+    create policy for_users on other_part for select to svc_authenticated using (exists (select from apart));
+    create table without_rls (id int primary key); create policy itself on without_rls using (exists (select from without_rls));
+    ${['members', 'teams', 'crews', 'parts', 'logs', 'apart', 'other_part'].map((table) => `alter table ${table} enable row level security`).join(';')}`)
+  const { warnings } = (await open.call('GET /api/admin/status', { as: 'admin' })).body
+  const remedy = 'ask a SECURITY DEFINER function instead'
+  assert.deepEqual(
+    warnings.filter((line: string) => line.includes(remedy)),
+    [
+      `policy of_crew of public.teams fails for all whom it is for, because it reads public.crews, whose policies lead back to public.teams: ${remedy}`,
+      `policy of_team of public.crews fails for all whom it is for, because it reads public.teams, whose policies lead back to public.crews: ${remedy}`,
+      `policy see of public.members fails for all whom it is for, because it reads public.members: ${remedy}`,
+    ],
+  )
+  for (const [table, status] of Object.entries({
+    members: 500,
+    teams: 500,
+    crews: 500,
+    logs: 200,
+    apart: 200,
+    other_part: 200,
+  }))
+    assert.equal((await open.call(`GET /api/collections/${table}`)).status, status, table)
+  assert.equal((await open.call('POST /api/collections/logs', { json: { id: 1 } })).status, 201)
+  const said = open.observations
+    .filter(({ message }) => message === 'request failed')
+    .map(({ attrs }) => String(attrs?.['error']))
+  assert.ok(said.some((error) => error.includes('infinite recursion detected in policy for relation "members"')))
+})
+
 test('policies know the caller by svc.uid(), which is NULL for visitors', async () => {
   const ana = await open.signUp('bo@x.test')
   assert.deepEqual((await open.call('POST /api/rpc/whoami')).body, { uid: null, email: null, aal: null })

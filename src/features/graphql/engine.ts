@@ -31,7 +31,7 @@ import { asRefusal } from './document/refusal.ts'
 import { validationErrors } from './document/validation.ts'
 import { coerceVariables } from './document/variables.ts'
 import { Introspection } from './introspection.ts'
-import { compileMutation } from './mutation.ts'
+import { compileMutation, notPermitted, refusedMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
@@ -160,6 +160,8 @@ export class GraphEngine {
     if (!validIn.has(system)) {
       await slice.yieldIfOver()
       const refusals = validationErrors(system.schema, document, options)
+      const refused = refusals.length > 0 ? refusedMutation(operation, names) : undefined
+      if (refused !== undefined) return { refusals: [failureOf(notPermitted(), refused)], isLarge }
       if (refusals.length > 0) return { refusals: refusals.map((error) => failureOf(error)), isLarge }
       validIn.add(system)
     }

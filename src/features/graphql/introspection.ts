@@ -20,7 +20,8 @@ import {
 import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
 import { stringifyInSlices, TimeSlice } from '../../core/time-slice.ts'
-import type { Names } from './names.ts'
+import { isAllowed } from '../../db/schema/viewer.ts'
+import type { NamedTable, Names } from './names.ts'
 import type { Compilation } from './query.ts'
 import { type SelectedField, selectionOf } from './selection.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
@@ -50,7 +51,7 @@ export class Introspection {
       const texts = new Map<string, string>()
       if (!isActive()) return texts
       const slice = new TimeSlice(this.#sliceMs)
-      const all = await this.#makeAllTypes(compilation.names, slice)
+      const all = await this.#typesFor(compilation, slice)
       const description = new SchemaDescription(all, compilation, document, isActive, slice)
       for (const field of fields) texts.set(field.key, await description.textOf(field))
       return texts
@@ -60,14 +61,18 @@ export class Introspection {
     return answered
   }
 
-  #makeAllTypes(names: Names, slice: TimeSlice): Promise<AllTypes> {
-    const known = this.#all.get(names) ?? makeAllTypes(names, slice)
+  #typesFor({ names, schema, viewer }: IntrospectionRequest, slice: TimeSlice): Promise<AllTypes> {
+    if (viewer.allowedTables.length > 0) {
+      const allowed = names.all().filter(({ table }) => isAllowed(schema, table, viewer))
+      return makeAllTypes(names, allowed, slice)
+    }
+    const known = this.#all.get(names) ?? makeAllTypes(names, names.all(), slice)
     this.#all.set(names, known)
     return known
   }
 }
 
-type IntrospectionRequest = Pick<Compilation, 'names' | 'operation' | 'variables'>
+type IntrospectionRequest = Pick<Compilation, 'names' | 'operation' | 'variables' | 'schema' | 'viewer'>
 
 /** Describes the schema for one document. */
 class SchemaDescription {
@@ -165,8 +170,8 @@ const merged = (selected: SelectedField): FieldNode =>
 /** The parts of a GraphQLSchema, whose constructor would collect all types without yielding. */
 type AllTypes = Roots & { readonly types: Readonly<Record<string, GraphQLNamedType>> }
 
-async function makeAllTypes(names: Names, slice: TimeSlice): Promise<AllTypes> {
-  const roots = await new TypeSystem(names, names.all()).inSlices(slice)
+async function makeAllTypes(names: Names, tables: readonly NamedTable[], slice: TimeSlice): Promise<AllTypes> {
+  const roots = await new TypeSystem(names, tables).inSlices(slice)
   const types: Record<string, GraphQLNamedType> = { ...BARE.getTypeMap() }
   const left = [roots.query, roots.subscription, ...(roots.mutation ? [roots.mutation] : [])] as GraphQLNamedType[]
   for (let type = left.pop(); type; type = left.pop()) {

@@ -1,6 +1,6 @@
 import type { GraphQLObjectType } from 'graphql'
-import { getNamedType } from 'graphql'
-import { badRequest } from '../../core/errors.ts'
+import { getNamedType, Kind } from 'graphql'
+import { AppError, badRequest } from '../../core/errors.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { boundedArray, partsOfEach } from '../../db/rows/answer-size.ts'
 import { logAll, logUpserts, MADE } from '../../db/rows/change-logging.ts'
@@ -10,10 +10,12 @@ import { assignments, definitions, deleteRows, INPUT, insertRows, noRows, update
 import type { Column } from '../../db/schema/snapshot.ts'
 import { columnsFor } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
+import type { Operation } from './document/document.ts'
 import { inputJson } from './input-json.ts'
-import type { NamedTable } from './names.ts'
+import type { NamedTable, Names, Verb } from './names.ts'
 import { conflictArgument } from './on-conflict.ts'
 import { argumentsOf, type Compilation, requireAllowed, rootRows, selectList, whereContext } from './query.ts'
+import { responseKey } from './result.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { parameter, type WhereInput, whereClause } from './where.ts'
 
@@ -37,21 +39,34 @@ export function compileMutation(selected: SelectedField, c: Compilation): Sql {
   }
 }
 
+const VERB = /^(insert|update|delete)_(.+)$/
+
+/** The key of the first mutation that is not offered because the role may not write so. */
+export function refusedMutation({ node }: Operation, names: Names): string | undefined {
+  if (node.operation !== 'mutation') return undefined
+  for (const selection of node.selectionSet.selections) {
+    const [, verb, field] = (selection.kind === Kind.FIELD && VERB.exec(selection.name.value)) || []
+    if (verb && field && names.field(field)?.refuses(verb as Verb)) return responseKey(selection)
+  }
+  return undefined
+}
+
+export const notPermitted = (): AppError => new AppError('insufficient_privilege', 'insufficient permissions')
+
 type Write = { table: NamedTable; target: TableView; c: Compilation; log: Appender }
 
 /** The columns in RETURNING for the response, in addition to those for the log. */
-const visible = ({ table, viewer }: TableView): Sql =>
-  join(
-    columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`),
-    COMMA,
-  )
+const visible = ({ table, viewer }: TableView): { also?: Sql } => {
+  const columns = columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`)
+  return columns.length > 0 ? { also: join(columns, COMMA) } : {}
+}
 
 /** One insert per set of columns, because absent columns take their defaults. */
 function inserted(write: Write, args: WhereInput): Sql {
   const rows = args['objects'] as WhereInput[]
   const kinds = new Map<string, { columns: Column[]; bodies: string[] }>()
   for (const row of rows) {
-    const columns = Object.keys(row).flatMap((name) => write.table.columns.get(name) ?? [])
+    const columns = Object.keys(row).flatMap((name) => write.table.writable('insert').get(name) ?? [])
     const key = columns
       .map(({ name }) => name)
       .sort()
@@ -67,7 +82,7 @@ function inserted(write: Write, args: WhereInput): Sql {
   }))
   const ctes = parts.map(({ name, statement }) => sql`${name} as (${statement})`)
   const all = parts.map(({ name }) => sql`select * from ${name}`)
-  if (parts.length === 0) return sql`${MADE} as (${noRows(write.target, visible(write.target))})`
+  if (parts.length === 0) return sql`${MADE} as (${noRows(write.target, visible(write.target).also)})`
   return sql`${join(ctes, COMMA)}, ${MADE} as (${join(all, sql` union all `)})`
 }
 
@@ -84,28 +99,31 @@ function insertOf(
     throw badRequest('several rows of defaults alone cannot be inserted at once')
   }
   const input = sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
-  return insertRows(target, { columns, input, conflict, also: visible(target) }, log)
+  return insertRows(target, { columns, input, conflict, ...visible(target) }, log)
 }
 
 function updated(write: Write, args: WhereInput): Sql {
   const { target, table, c, log } = write
   const given = (args['_set'] ?? {}) as WhereInput
-  const columns = Object.keys(given).flatMap((name) => table.columns.get(name) ?? [])
+  const columns = Object.keys(given).flatMap((name) => table.writable('update').get(name) ?? [])
   const changes = [
     ...(columns.length > 0 ? [assignments(target.schema, columns)] : []),
     ...changed(
       table,
-      args['_inc'],
+      args,
+      '_inc',
       (column, value) => sql`${ROW}.${column.ident} operator(pg_catalog.+) ${value}::${column.castType}`,
     ),
     ...changed(
       table,
-      args['_append'],
+      args,
+      '_append',
       (column, value) => sql`${ROW}.${column.ident} operator(pg_catalog.||) ${value}::pg_catalog.jsonb`,
     ),
     ...changed(
       table,
-      args['_prepend'],
+      args,
+      '_prepend',
       (column, value) => sql`${value}::pg_catalog.jsonb operator(pg_catalog.||) ${ROW}.${column.ident}`,
     ),
   ]
@@ -117,20 +135,26 @@ function updated(write: Write, args: WhereInput): Sql {
         ]
       : []
   const where = whereClause(args['where'], table, ROW, whereContext(c))
-  return updateRows(target, { set: join(changes, COMMA), from: input, where, also: visible(target) }, log)
+  return updateRows(target, { set: join(changes, COMMA), from: input, where, ...visible(target) }, log)
 }
 
-const changed = (table: NamedTable, input: unknown, value: (column: Column, value: Sql) => Sql): Sql[] =>
-  Object.entries((input ?? {}) as WhereInput).flatMap(([name, given]) => {
+const changed = (
+  table: NamedTable,
+  args: WhereInput,
+  by: '_inc' | '_append' | '_prepend',
+  value: (column: Column, value: Sql) => Sql,
+): Sql[] =>
+  Object.entries((args[by] ?? {}) as WhereInput).flatMap(([name, given]) => {
     const column = table.columns.get(name)
     if (!column || given === undefined) return []
+    if (given === null) throw badRequest(`${by}.${name} must not be null`)
     return [sql`${column.ident} = ${value(column, sql`${parameter(given)}`)}`]
   })
 
 function deleted(write: Write, args: WhereInput): Sql {
   const { target, table, c, log } = write
   const where = whereClause(args['where'], table, ROW, whereContext(c))
-  return deleteRows(target, { where, also: visible(target) }, log)
+  return deleteRows(target, { where, ...visible(target) }, log)
 }
 
 function answer(

@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
-import { isVisible } from '../../db/schema/lookup.ts'
+import { isVisible, mayDo } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
-import { columnsFor, keyFor, type RelationStep, relationFor } from '../../db/schema/viewer.ts'
+import { columnsFor, keyFor, type RelationStep, relationFor, writableColumns } from '../../db/schema/viewer.ts'
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** A valid GraphQL name that is not reserved. */
@@ -25,6 +25,12 @@ export const isEnumValue = (label: string): boolean => isLegal(label) && !LABEL_
 /** The field with the cursor of a row. */
 export const CURSOR = '_cursor'
 
+export type Verb = 'insert' | 'update' | 'delete'
+
+type Columns = ReadonlyMap<string, Column>
+const legal = (columns: readonly Column[]): Columns =>
+  new Map(columns.filter(({ name }) => isLegal(name)).map((column) => [column.name, column]))
+
 /** A table as GraphQL shows it to a role, without columns and relations whose names are not valid. */
 export class NamedTable {
   readonly table: Table
@@ -33,7 +39,8 @@ export class NamedTable {
   readonly typeName: string
   readonly #schema: Schema
   readonly #role: DatabaseRole
-  #columns: ReadonlyMap<string, Column> | undefined
+  #columns: Columns | undefined
+  readonly #writable: Partial<Record<'insert' | 'update', Columns>> = {}
   #relations: ReadonlyMap<string, RelationStep> | undefined
 
   constructor(table: Table, names: { field: string; typeName: string }, schema: Schema, role: DatabaseRole) {
@@ -44,13 +51,15 @@ export class NamedTable {
     this.#role = role
   }
 
-  get columns(): ReadonlyMap<string, Column> {
-    this.#columns ??= new Map(
-      columnsFor(this.table, this.#role)
-        .filter(({ name }) => isLegal(name))
-        .map((column) => [column.name, column]),
-    )
+  get columns(): Columns {
+    this.#columns ??= legal(columnsFor(this.table, this.#role))
     return this.#columns
+  }
+
+  /** What an insert or update may give, also what the role cannot read. */
+  writable(how: 'insert' | 'update'): Columns {
+    this.#writable[how] ??= legal(writableColumns(this.table, this.#role, how))
+    return this.#writable[how]
   }
 
   /** By the names of `expand`. A column wins over a relation of the same name. */
@@ -73,18 +82,26 @@ export class NamedTable {
     return keyFor(this.table, this.#role).length > 0 && !this.columns.has(CURSOR) && !this.relations.has(CURSOR)
   }
 
+  get isReadable(): boolean {
+    return this.columns.size > 0
+  }
+
+  /** Whether the role has the mutation. What it may not read it cannot find, so it can insert there alone. */
+  offers(verb: Verb): boolean {
+    if (!this.#takes(verb) || !mayDo(this.table, this.#role, verb)) return false
+    return (verb === 'insert' || this.isReadable) && (verb === 'delete' || this.writable(verb).size > 0)
+  }
+
+  /** Whether it is the role alone that keeps the mutation from being offered. */
+  refuses(verb: Verb): boolean {
+    return this.#takes(verb) && !mayDo(this.table, this.#role, verb)
+  }
+
   /** Views have no mutations, nor has what rules rewrite. */
-  get insertable(): boolean {
-    return this.#isStored && (this.table.insertable || !this.table.hasRules)
-  }
-  get updatable(): boolean {
-    return this.#isStored && (this.table.updatable || !this.table.hasRules)
-  }
-  get isWritable(): boolean {
-    return this.insertable || this.updatable
-  }
-  get #isStored(): boolean {
-    return this.table.kind !== 'view' && this.table.kind !== 'materialized_view'
+  #takes(verb: Verb): boolean {
+    const { kind, insertable, updatable, hasRules } = this.table
+    const isStored = kind !== 'view' && kind !== 'materialized_view'
+    return isStored && ((verb === 'insert' ? insertable : updatable) || !hasRules)
   }
 }
 
@@ -117,7 +134,7 @@ export class Names {
     for (const [field, table] of fields) {
       const typeName = TAKEN.has(field) ? this.typeName(`${field}_row`) : field
       const named = new NamedTable(table, { field, typeName }, schema, role)
-      if (named.columns.size === 0) continue
+      if (!named.isReadable && !named.offers('insert')) continue
       this.#byField.set(field, named)
       this.#byTable.set(table, named)
       this.#typeNames.add(typeName)
@@ -143,8 +160,9 @@ export class Names {
   #nameEnums(): ReadonlyMap<string, string> {
     const byType = new Map<string, string>()
     const labelsOf = new Map<string, string>()
-    for (const { columns } of this.all()) {
-      for (const column of columns.values()) {
+    for (const named of this.all()) {
+      const columns = [named.columns, named.writable('insert'), named.writable('update')]
+      for (const column of columns.flatMap((some) => [...some.values()])) {
         const labels = column.isArray ? undefined : enumLabels(column)?.join(' ')
         if (labels === undefined || byType.has(column.castType.quoted)) continue
         const schema = SCHEMA_OF.exec(column.castType.quoted)?.[1] ?? ''

@@ -9,11 +9,15 @@ const keysOf = (named: NamedTable): ReadonlyMap<string, readonly Column[]> =>
   new Map(
     named.table.uniqueKeys
       .filter(({ name, columns }) => isEnumValue(name) && columns.every((column) => named.columns.has(column)))
-      .map(({ name, columns }) => [name, columnsOf(named, columns)]),
+      .map(({ name, columns }) => [name, columnsOf(named.columns, columns)]),
   )
 
-const columnsOf = (named: NamedTable, names: readonly string[]): Column[] =>
-  names.flatMap((name) => named.columns.get(name) ?? [])
+const columnsOf = (columns: ReadonlyMap<string, Column>, names: readonly string[]): Column[] =>
+  names.flatMap((name) => columns.get(name) ?? [])
+
+/** What a row that is there can take over: PostgreSQL reads it from the row that was to be inserted. */
+const merging = (named: NamedTable): string[] =>
+  [...named.writable('update').keys()].filter((name) => named.columns.has(name))
 
 export const hasUniqueKeys = (named: NamedTable): boolean => keysOf(named).size > 0
 
@@ -28,7 +32,7 @@ export function onConflictType(
       name: free(suffix),
       values: Object.fromEntries([...values].map((value) => [value, {}])),
     })
-  const columns = [...named.columns.keys()].filter(isEnumValue)
+  const columns = merging(named).filter(isEnumValue)
   return new GraphQLInputObjectType({
     name,
     fields: {
@@ -50,5 +54,5 @@ export function conflictArgument(named: NamedTable, given: unknown): Conflict | 
   const { constraint, update_columns: merged } = given as WhereInput
   const on = keysOf(named).get(constraint as string)
   if (!on) throw new TypeError(`no unique key ${String(constraint)}`)
-  return { on, merged: columnsOf(named, [...new Set((merged ?? []) as string[])]) }
+  return { on, merged: columnsOf(named.columns, [...new Set((merged ?? []) as string[])]) }
 }

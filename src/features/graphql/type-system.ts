@@ -19,7 +19,7 @@ import type { Column } from '../../db/schema/snapshot.ts'
 import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { isSpatial } from '../../db/schema/spatial-conversion.ts'
 import { JsonScalar, scalarOf } from './document/scalars.ts'
-import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
+import { CURSOR, enumLabels, type NamedTable, type Names, type Verb } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 
 /** What a field stands for. It is stored in the field's extensions and read by the compiler. */
@@ -27,7 +27,7 @@ export type FieldMeaning =
   | { readonly kind: 'rows'; readonly of: NamedTable }
   | { readonly kind: 'column'; readonly column: Column }
   | { readonly kind: 'relation'; readonly name: string; readonly of: NamedTable }
-  | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
+  | { readonly kind: Verb; readonly of: NamedTable }
   | { readonly kind: 'affected_rows' | 'returning' | 'cursor' | 'nothing' }
 
 export type Roots = {
@@ -53,6 +53,7 @@ const NO_TABLES: Field = {
   extensions: { kind: 'nothing' } satisfies FieldMeaning,
 }
 
+const VERBS: readonly Verb[] = ['insert', 'update', 'delete']
 const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
 const nonNull = (type: GraphQLInputType): GraphQLInputType => new GraphQLNonNull(type)
 const listOf = (type: GraphQLInputType): GraphQLInputType => new GraphQLList(new GraphQLNonNull(type))
@@ -81,36 +82,40 @@ export class TypeSystem {
   get schema(): GraphQLSchema {
     // Names are checked already. Without fields the roots refuse what the document asks of tables that are not there.
     const mutation = new GraphQLObjectType({ name: 'Mutation', fields: {} })
-    this.#schema ??= new GraphQLSchema({ mutation, ...this.#roots(), assumeValid: true })
+    const isEmpty = !this.#names.all().some(({ isReadable }) => isReadable)
+    this.#schema ??= new GraphQLSchema({ mutation, ...this.#roots(isEmpty), assumeValid: true })
     return this.#schema
   }
 
-  #roots(): Roots {
-    const writable = [...this.#tables].filter(({ isWritable }) => isWritable)
+  #roots(isWhole: boolean): Roots {
+    const writable = [...this.#tables].filter((named) => VERBS.some((verb) => named.offers(verb)))
     return {
-      query: new GraphQLObjectType({ name: 'Query', fields: () => this.#queries() }),
-      subscription: new GraphQLObjectType({ name: 'Subscription', fields: () => this.#queries() }),
+      query: new GraphQLObjectType({ name: 'Query', fields: () => this.#queries(isWhole) }),
+      subscription: new GraphQLObjectType({ name: 'Subscription', fields: () => this.#queries(isWhole) }),
       ...(writable.length > 0 && {
         mutation: new GraphQLObjectType({ name: 'Mutation', fields: () => this.#mutations(writable) }),
       }),
     }
   }
 
-  /** The roots of a whole database. Yields while it makes the types. */
+  /** The roots of all that a caller may know. Yields while it makes the types. */
   async inSlices(slice: TimeSlice): Promise<Roots> {
     for (const named of this.#tables) {
-      for (const type of [this.#object(named), this.#where(named), this.#orderBy(named)]) type.getFields()
-      if (named.isWritable) this.#mutationsOf(named)
+      const types = named.isReadable ? [this.#object(named), this.#where(named), this.#orderBy(named)] : []
+      for (const type of types) type.getFields()
+      this.#mutationsOf(named)
       await slice.yieldIfOver()
     }
-    return this.#roots()
+    return this.#roots(true)
   }
 
-  #queries(): GraphQLFieldConfigMap<unknown, unknown> {
+  #queries(isWhole: boolean): GraphQLFieldConfigMap<unknown, unknown> {
     const fields: Record<string, Field> = {}
-    for (const named of this.#tables) fields[named.field] = this.#rows(named, { kind: 'rows', of: named })
+    for (const named of this.#tables) {
+      if (named.isReadable) fields[named.field] = this.#rows(named, { kind: 'rows', of: named })
+    }
     // A type must have a field (GraphQL specification, section 3.6).
-    if (this.#names.all().length === 0) fields['no_tables'] = NO_TABLES
+    if (isWhole && Object.keys(fields).length === 0) fields['no_tables'] = NO_TABLES
     return fields
   }
 
@@ -122,26 +127,17 @@ export class TypeSystem {
     const known = this.#writes.get(named)
     if (known) return known
     const type = this.#response(named)
-    const where = { type: nonNull(this.#where(named)) }
-    const fields: Record<string, Field> = {}
-    if (named.insertable) {
-      fields[`insert_${named.field}`] = {
-        type,
-        args: { objects: { type: nonNull(listOf(this.#insertInput(named))) }, ...this.#onConflict(named) },
-        extensions: { kind: 'insert', of: named } satisfies FieldMeaning,
-      }
+    const where = () => ({ where: { type: nonNull(this.#where(named)) } })
+    const argsOf: Record<Verb, () => Record<string, { type: GraphQLInputType }>> = {
+      insert: () => ({ objects: { type: nonNull(listOf(this.#insertInput(named))) }, ...this.#onConflict(named) }),
+      update: () => ({ ...where(), ...this.#changes(named) }),
+      delete: where,
     }
-    if (named.updatable) {
-      fields[`update_${named.field}`] = {
-        type,
-        args: { where, ...this.#changes(named) },
-        extensions: { kind: 'update', of: named } satisfies FieldMeaning,
-      }
-      fields[`delete_${named.field}`] = {
-        type,
-        args: { where },
-        extensions: { kind: 'delete', of: named } satisfies FieldMeaning,
-      }
+    const fields: Record<string, Field> = {}
+    for (const verb of VERBS) {
+      if (!named.offers(verb)) continue
+      const extensions: FieldMeaning = { kind: verb, of: named }
+      fields[`${verb}_${named.field}`] = { type, args: argsOf[verb](), extensions }
     }
     this.#writes.set(named, fields)
     return fields
@@ -295,10 +291,12 @@ export class TypeSystem {
             type: new GraphQLNonNull(GraphQLInt),
             extensions: { kind: 'affected_rows' } satisfies FieldMeaning,
           },
-          returning: {
-            type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
-            extensions: { kind: 'returning' } satisfies FieldMeaning,
-          },
+          ...(named.isReadable && {
+            returning: {
+              type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
+              extensions: { kind: 'returning' } satisfies FieldMeaning,
+            },
+          }),
         },
       })
     })
@@ -313,7 +311,7 @@ export class TypeSystem {
   }
 
   #insertInput(named: NamedTable): GraphQLInputObjectType {
-    const made = this.#columnsInput(named, 'insert_input', [...named.columns.values()])
+    const made = this.#columnsInput(named, 'insert_input', [...named.writable('insert').values()])
     if (!made) throw new TypeError(`table ${named.field} has no columns`)
     return made
   }
@@ -325,13 +323,15 @@ export class TypeSystem {
   }
 
   #changes(named: NamedTable): Record<string, { type: GraphQLInputType }> {
-    const columns = [...named.columns.values()]
+    const columns = [...named.writable('update').values()]
+    // What is added to is read.
+    const known = columns.filter(({ name }) => named.columns.has(name))
     const isNumber = ({ baseType, isArray }: Column): boolean =>
       !isArray && /^(int[248]|float[48]|numeric)$/.test(baseType)
-    const asJson = columns.filter(({ baseType }) => baseType === 'jsonb')
+    const asJson = known.filter(({ baseType }) => baseType === 'jsonb')
     const inputs: [string, GraphQLInputType | undefined][] = [
       ['_set', this.#columnsInput(named, 'set_input', columns)],
-      ['_inc', this.#columnsInput(named, 'inc_input', columns.filter(isNumber))],
+      ['_inc', this.#columnsInput(named, 'inc_input', known.filter(isNumber))],
       ['_append', this.#jsonInput(named, asJson)],
       ['_prepend', this.#jsonInput(named, asJson)],
     ]

@@ -3,7 +3,15 @@ import * as t from '../../core/json-type.ts'
 import { findTable, mayDo } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
 import { isSpatial } from '../../db/schema/spatial-conversion.ts'
-import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Viewer } from '../../db/schema/viewer.ts'
+import {
+  columnFor,
+  columnsFor,
+  isAllowed,
+  keyFor,
+  relationFor,
+  type Viewer,
+  writableColumns,
+} from '../../db/schema/viewer.ts'
 import { textColumns } from '../../db/search/search-text.ts'
 import { holdsVectors } from '../../db/search/vectors.ts'
 import type { Route } from '../../http/route.ts'
@@ -29,10 +37,7 @@ export function tableEntries(
   const enums = new Enums(names)
   const properties = (columns: readonly Column[]) =>
     Object.fromEntries(columns.map((column) => [column.name, columnType(column, enums.ref)]))
-  const mayWrite = (column: Column, how: 'insert' | 'update'): boolean =>
-    !column.isGenerated && (role === 'none' || column.privileges[role].has(how))
 
-  const all = [...table.columns.values()]
   const shown = columnsFor(table, role)
   const [row, create, update] = [names.of('Row', name), names.of('Create', name), names.of('Update', name)]
   const components: TableEntries['components'] = []
@@ -45,7 +50,7 @@ export function tableEntries(
     ])
   }
   if (canCreate(table, role)) {
-    const columns = all.filter((column) => mayWrite(column, 'insert'))
+    const columns = writableColumns(table, role, 'insert')
     const required = columns.filter((c) => !c.nullable && c.default === undefined && !c.isIdentity).map((c) => c.name)
     components.push([
       create,
@@ -53,7 +58,7 @@ export function tableEntries(
     ])
   }
   if (canUpdate(table, role)) {
-    components.push([update, { type: 'object', properties: properties(all.filter((c) => mayWrite(c, 'update'))) }])
+    components.push([update, { type: 'object', properties: properties(writableColumns(table, role, 'update')) }])
   }
   components.push(...enums.components)
   const types = { row: ref(row), create: ref(create), update: ref(update) }

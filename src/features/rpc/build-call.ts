@@ -4,7 +4,7 @@ import { operator } from '../../db/schema/filter/operators.ts'
 import { convertedRow, isConverted, rowJsonb, valueJson } from '../../db/schema/row-json.ts'
 import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../../db/schema/spatial-conversion.ts'
-import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, catalogueExpression, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
 
 /** The caller's claim about the returned rows. The database verifies it before it is logged. */
 export type ChangeNotice = {
@@ -25,10 +25,11 @@ export function buildCall(
   given: readonly Parameter[],
   notice: ChangeNotice | undefined,
 ): Sql {
+  const passed = fn.parameters.some(({ isVariadic }) => isVariadic) ? fn.parameters : given
   const call = sql`${fn.ident}(${join(
-    given.map((parameter) => {
-      const value = sql`${parameter.ident} => ${argument(schema, parameter)}`
-      return parameter.isVariadic ? sql`variadic ${value}` : value
+    passed.map((parameter) => {
+      const value = given.includes(parameter) ? argument(schema, parameter) : defaultOf(parameter)
+      return sql`${parameter.isVariadic ? VARIADIC : EMPTY}${parameter.ident} => ${value}`
     }),
     COMMA,
   )})`
@@ -50,6 +51,11 @@ export function buildCall(
 }
 
 const JSON_TYPE = new Ident('pg_catalog', 'json')
+const VARIADIC = sql`variadic `
+
+/** Where arguments go by name, PostgreSQL finds a function with VARIADIC only if it is called with all that stand before. */
+const defaultOf = ({ default: expression = 'null', castType }: Parameter): Sql =>
+  sql`(${catalogueExpression(expression)})::${castType}`
 
 function argument(schema: Schema, parameter: Parameter): Sql {
   const value = sql`${ARGUMENTS}.${parameter.ident}`

@@ -28,6 +28,7 @@ const fn = (...parameters: string[]): Fn => ({
       position,
       hasDefault: spec.endsWith('?'),
       isVariadic: false,
+      default: undefined,
     }),
   ),
   returnType: 'integer',

@@ -24,6 +24,13 @@ before(async () => {
     create function some_record() returns record language sql as $$ select 1 as a, 'x'::text as b $$;
     create function out_rows(out a int, out b text) returns setof record language sql as $$ values (1, 'x'), (2, 'y') $$;
     create function total(variadic vs numeric[]) returns numeric language sql as 'select sum(v) from unnest(vs) v';
+    create function "Default Of"() returns int language sql as 'select 4';
+    create function spread(a int default 1, b int default "Default Of"(), variadic vs int[] default '{7}') returns text
+      language sql as $$ select concat_ws(' ', a, b, vs) $$;
+    create function same(a anyelement, b anyelement) returns anyelement language sql as 'select a';
+    create function first_of(vs anyarray, out v anyelement) language sql as 'select vs[1]';
+    create function any_of(variadic vs anycompatiblearray) returns int language sql as 'select cardinality(vs)';
+    create function same(a int) returns int language sql as 'select a';
     create function echo(v jsonb) returns jsonb language sql as 'select v';
     create function echo_big(v bigint) returns bigint language sql as 'select v';
     create function echo_pair(p pair) returns pair language sql as 'select p';
@@ -113,6 +120,28 @@ test('arguments go by name and take their defaults', async () => {
     headers: { 'content-type': 'application/json' },
   })
   assert.equal(big.text, '9007199254740993')
+})
+
+test('each default is taken by itself, that of VARIADIC too', async () => {
+  assert.equal(await result('spread'), '1 4 {7}')
+  assert.equal(await result('spread', { a: 5 }), '5 4 {7}')
+  assert.equal(await result('spread', { b: 5 }), '1 5 {7}')
+  assert.equal(await result('spread', { vs: [1, 2] }), '1 4 {1,2}')
+  assert.equal(await result('spread', { vs: [], b: null }), '1 {}')
+  assert.equal(await result('spread', { vs: '{3}', a: 2, b: 3 }), '2 3 {3}')
+})
+
+test('functions of types that only SQL can tell are not there', async () => {
+  for (const name of ['same', 'first_of', 'any_of'])
+    assert.equal((await refusal(name, name === 'same' ? { a: 1, b: 2 } : { vs: [1] }))[0], name === 'same' ? 400 : 404)
+  assert.equal(await result('same', { a: 1 }), 1)
+  const [schema, openApi] = [await api.call('GET /api/schema'), await api.call('GET /api/openapi.json')]
+  assert.deepEqual(
+    Object.keys(schema.body.functions).filter((name) => /same|_of$/.test(name)),
+    ['public.same'],
+  )
+  assert.equal(schema.body.functions['public.same'].overloads, undefined)
+  assert.ok(!openApi.body.paths['/api/rpc/first_of'])
 })
 
 test('arguments that do not match are refused by name', async () => {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withoutVirtual } from '../../../test/kit/cluster.ts'
 import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
+import { scansDuring } from '../../../test/kit/scans.ts'
 import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer()
@@ -60,6 +62,25 @@ test('what cannot be indexed is refused in the words of the contract', async () 
   )
   assert.equal((await build({ table: 'seen', method: 'fulltext' })).status, 400)
   assert.equal((await api.call('GET /api/admin/search/indexes')).status, 401)
+})
+
+test('a text column that is computed when it is read is searched by the index too', {
+  skip: withoutVirtual,
+}, async () => {
+  const query = `create table people (id int primary key, first text, last text not null, email text,
+      name text generated always as (coalesce(first || ' ', '') || upper(last)) virtual);
+    insert into people select i, 'f' || i, 'l' || i from generate_series(1, 3000) i; analyze people`
+  assert.equal((await api.call('POST /api/admin/sql', { ...asAdmin, json: { query } })).status, 200)
+  for (const method of ['fulltext', 'trigram', 'fulltext', 'trigram'])
+    assert.equal(told(await build({ table: 'people', method })), '201 undefined')
+  const find = (query: string) => api.call(`GET /api/collections/people?${query}`)
+  const found = await scansDuring(api, 'idx_people_fulltext', () => find('search=F77%20L77&fields=id,name'))
+  assert.deepEqual(found.body.items, [{ id: 77, name: 'f77 L77' }])
+  const similar = await scansDuring(api, 'idx_people_trigram', () => find('search=L77x&fuzzy=true&typo_threshold=0.5'))
+  assert.equal(similar.body.items[0].id, 77)
+  const { body } = await api.call('GET /api/schema')
+  const name = body.tables['public.people'].columns.find((column: { name: string }) => column.name === 'name')
+  assert.equal(name.default, undefined)
 })
 
 test('a broken leftover is built anew', async () => {

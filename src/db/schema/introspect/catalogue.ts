@@ -26,9 +26,10 @@ export type CatalogColumn = [
   attnum: number,
   name: string,
   type: string,
-  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8. */
+  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8, and not stored 16. */
   flags: number,
-  defaultExpression: string | null,
+  /** The default, or of a generated column that is not stored what it is computed from. */
+  expression: string | null,
   comment: string | null,
   /** Null unless the column has grants of its own. */
   privileges: PrivilegeBits | null,
@@ -65,6 +66,8 @@ export type CatalogForeignKey = {
   onDelete: string
   /** A partition's copy of its parent's foreign key. */
   inherited: boolean
+  /** FOREIGN KEY (…, PERIOD …): the periods of several rows together contain that of the referencing one. */
+  overPeriod: boolean
 }
 
 export type CatalogFunction = {
@@ -72,7 +75,8 @@ export type CatalogFunction = {
   schema: string
   name: string
   comment: string | null
-  arguments: [name: string, type: string, mode: string][] | null
+  /** The default is told of functions with VARIADIC alone. */
+  arguments: [name: string, type: string, mode: string, defaultExpression: string | null][] | null
   defaults: number
   returnType: string
   /** Key of its type. */
@@ -113,6 +117,8 @@ export type Catalog = {
     roles: string[]
     usingExpr: string | null
     withCheckExpr: string | null
+    /** Tables that the USING expression reads. */
+    reads: number[]
   }[]
   functions: CatalogFunction[]
   /** Views that read tables under RLS with the rights of their owner. */

@@ -83,6 +83,7 @@ const NOT_NULL = 1
 const IDENTITY_ALWAYS = 2
 const IDENTITY_BY_DEFAULT = 4
 const GENERATED = 8
+const VIRTUAL = 16
 
 export function columnOf(
   row: CatalogColumn,
@@ -90,7 +91,7 @@ export function columnOf(
   primaryKey: ReadonlySet<number>,
   ofTable: Privileges<ColumnPrivilege>,
 ): Column | undefined {
-  const [position, name, typeKey, flags, defaultExpression, comment, bits] = row
+  const [position, name, typeKey, flags, expression, comment, bits] = row
   const type = types.get(typeKey)
   if (type === undefined) return undefined // dropped while the catalogue was read
   // Written out: spreading `type` into each of fifty thousand columns takes over 1.5 s of processor time; the whole
@@ -105,7 +106,8 @@ export function columnOf(
     typeKind: type.typeKind,
     isArray: type.isArray,
     nullable: (flags & NOT_NULL) === 0 && !type.notNull,
-    default: defaultExpression ?? undefined,
+    default: (flags & GENERATED) === 0 ? (expression ?? undefined) : undefined,
+    virtual: (flags & VIRTUAL) === 0 ? undefined : (expression ?? undefined),
     comment: comment ?? undefined,
     isPrimaryKey: primaryKey.has(position),
     isGenerated: (flags & (IDENTITY_ALWAYS | GENERATED)) !== 0,

@@ -43,7 +43,7 @@ export function functionOf(
 function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts>): Parameter[] {
   const inputs = (row.arguments ?? []).filter(([, , mode]) => mode === 'i' || mode === 'b' || mode === 'v')
   const firstDefault = inputs.length - row.defaults // PostgreSQL allows defaults only at the end
-  return inputs.flatMap(([name, typeKey, mode], index) => {
+  return inputs.flatMap(([name, typeKey, mode, defaultExpression], index) => {
     const type = types.get(typeKey)
     if (type === undefined) return []
     return {
@@ -53,6 +53,7 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
       position: index + 1,
       hasDefault: index >= firstDefault,
       isVariadic: mode === 'v',
+      default: defaultExpression ?? undefined,
     }
   })
 }

@@ -51,8 +51,8 @@ const tables = sql`
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
         a.attnum, a.attname, a.atttypid::text || ':' || a.atttypmod::text,
         case when a.attnotnull then 1 else 0 end + case a.attidentity when 'a' then 2 when 'd' then 4 else 0 end
-          + case when a.attgenerated <> '' then 8 else 0 end,
-        case when a.attgenerated = '' then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
+          + case a.attgenerated when '' then 0 when 'v' then 24 else 8 end,
+        case when a.attgenerated in ('', 'v') then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
         case when a.attacl is not null then
           pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end) order by a.attnum)
      from pg_catalog.pg_attribute a
@@ -94,7 +94,9 @@ const foreignKeys = sql`
       from pg_catalog.unnest(k.confkey) with ordinality as u(attnum, ord)
       join pg_catalog.pg_attribute a on a.attrelid = k.confrelid and a.attnum = u.attnum) end as "foreignNames",
     ${action(sql`k.confupdtype`)} as "onUpdate", ${action(sql`k.confdeltype`)} as "onDelete",
-    k.conparentid <> 0 as inherited
+    k.conparentid <> 0 as inherited,
+    -- The column is of PostgreSQL 18.
+    coalesce((pg_catalog.to_jsonb(k) ->> 'conperiod')::pg_catalog.bool, false) as "overPeriod"
   from relations t
   join pg_catalog.pg_constraint k on k.conrelid = t.oid and k.contype = 'f'
   join pg_catalog.pg_class r on r.oid = k.confrelid
@@ -112,7 +114,9 @@ const checks = sql`
 const indexes = sql`
   select i.indrelid::pg_catalog.int8 as "table", x.relname as name, i.indisunique as "isUnique",
     i.indisprimary as "isPrimary", m.amname as method,
-    i.indisunique and i.indimmediate and i.indisvalid and i.indpred is null and i.indexprs is null as "isUniqueKey",
+    -- WITHOUT OVERLAPS makes a unique index of exclusions.
+    i.indisunique and not i.indisexclusion and i.indimmediate and i.indisvalid and i.indpred is null
+      and i.indexprs is null as "isUniqueKey",
     (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1] as columns,
     case when i.indexprs is not null then (
       select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(i.indexrelid, p, true) order by p)
@@ -131,7 +135,9 @@ const policies = sql`
     coalesce((select pg_catalog.json_agg(r.rolname order by r.rolname) from pg_catalog.pg_roles r
               where r.oid = any(p.polroles)), '[]') as roles,
     pg_catalog.pg_get_expr(p.polqual, p.polrelid) as "usingExpr",
-    pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr"
+    pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr",
+    coalesce((select pg_catalog.json_agg(distinct m.found[1]::pg_catalog.int8)
+              from pg_catalog.regexp_matches(p.polqual::text, ':relid ([0-9]+)', 'g') as m(found)), '[]') as reads
   from relations t
   join pg_catalog.pg_policy p on p.polrelid = t.oid
   order by p.polname`
@@ -139,7 +145,8 @@ const policies = sql`
 const functions = sql`
   select f.oid::pg_catalog.int8 as oid, f.schema, f.proname as name, d.description as comment,
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
-        coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i')) order by u.ord)
+        coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i'),
+        case when f.provariadic <> 0 then pg_catalog.pg_get_function_arg_default(f.oid, u.ord::pg_catalog.int4) end) order by u.ord)
      from pg_catalog.unnest(f.all_types) with ordinality as u(type, ord)) as arguments,
     f.pronargdefaults as defaults, pg_catalog.pg_get_function_result(f.oid) as "returnType",
     f.prorettype::text || ':-1' as result,
@@ -238,6 +245,8 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     join pg_catalog.pg_language l on l.oid = p.prolang
     where p.prokind = 'f' and ${isSelected(sql`p.oid`, selection)} and l.lanname not in ('c', 'internal')
       and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
+      -- Of anyelement and the like JSON does not say which type is meant.
+      and not exists (select from pg_catalog.pg_type t where t.oid = any(p.proargtypes) and t.typtype = 'p')
       and not ${ownedByExtension(sql`'pg_catalog.pg_proc'::pg_catalog.regclass`, sql`p.oid`)}
   ), used_types as materialized (
     select a.atttypid as oid, a.atttypmod as modifier

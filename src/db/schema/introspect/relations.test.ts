@@ -9,6 +9,7 @@ function link(from: string, columns: string, to: string, more: Partial<Link> = {
     constraint: `${from}_${fromColumns.join('_')}_fkey`,
     from: `public.${from}`,
     fromName: from,
+    fromRank: 0,
     fromColumns,
     to: `public.${to}`,
     toName: to,
@@ -72,4 +73,20 @@ test('children of one name in two schemas have different names', () => {
   const there = { ...here, from: 'app.notes' }
   const found = fieldNames([], [here, there])
   assert.equal(new Set(found).size, 2)
+})
+
+test('a name goes on meaning the child of the first schema when a later one has a child of that name', () => {
+  const here = link('posts', 'author_id', 'people')
+  const there = { ...here, from: 'other.posts', fromRank: 1, constraint: 'a_first_one' }
+  const second = link('posts', 'editor_id', 'people')
+  const found = (...incoming: Link[]) => relationsOf([], incoming).map(({ to, names }) => [to, ...names])
+  assert.deepEqual(found(there, here), [
+    ['other.posts', 'posts_via_author_id'],
+    ['public.posts', 'posts'],
+  ])
+  assert.deepEqual(found(there, here, second), [
+    ['other.posts', 'a_first_one'],
+    ['public.posts', 'posts_via_author_id', 'posts'],
+    ['public.posts', 'posts_via_editor_id'],
+  ])
 })

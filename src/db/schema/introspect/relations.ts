@@ -5,6 +5,8 @@ export type Link = {
   constraint: string
   from: string
   fromName: string
+  /** Of its schema in lookup order. */
+  fromRank: number
   fromColumns: readonly string[]
   to: string
   toName: string
@@ -15,8 +17,8 @@ export type Link = {
 
 /**
  * The relations of one table with the names that expand and filter paths use. Field names are unique: on a collision, a
- * longer name is used, in the order of the constraint names, so the result is deterministic. Both lists are ordered by
- * constraint name.
+ * longer name is used, in the order of the constraint names (children: of the schemas first), so the result is
+ * deterministic. Both lists are ordered by constraint name.
  */
 export function relationsOf(outgoing: readonly Link[], incoming: readonly Link[]): Relation[] {
   const taken = new Set<string>()
@@ -63,15 +65,15 @@ function manyToOne(outgoing: readonly Link[], claim: Claim): Relation[] {
 
 function oneToMany(incoming: readonly Link[], claim: Claim): Relation[] {
   const perChild = new Map<string, number>()
-  for (const { fromName } of incoming) perChild.set(fromName, (perChild.get(fromName) ?? 0) + 1)
+  for (const { from } of incoming) perChild.set(from, (perChild.get(from) ?? 0) + 1)
   const seen = new Set<string>()
-  return incoming.map((link) => {
+  const nameOf = (link: Link): Relation => {
     const { fromName: bare, constraint } = link
     const via = `${bare}_via_${link.fromColumns.join('_')}`
-    const isOnly = perChild.get(bare) === 1
+    const isOnly = perChild.get(link.from) === 1
     const isFirst = !seen.has(bare)
     seen.add(bare)
-    const fieldName = claim([...(isOnly ? [bare] : []), via, constraint, `${link.from}.${constraint}`])
+    const fieldName = claim([...(isOnly && isFirst ? [bare] : []), via, constraint, `${link.from}.${constraint}`])
     return {
       constraint,
       type: 'one-to-many',
@@ -81,5 +83,8 @@ function oneToMany(incoming: readonly Link[], claim: Claim): Relation[] {
       to: link.from,
       toColumns: link.fromColumns,
     }
-  })
+  }
+  const bySchema = [...incoming].sort((a, b) => a.fromRank - b.fromRank)
+  const named = new Map(bySchema.map((link) => [link, nameOf(link)]))
+  return incoming.flatMap((link) => named.get(link) ?? [])
 }

@@ -51,7 +51,7 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
         .filter(({ isUniqueKey }) => isUniqueKey)
         .map((index) => ({ name: index.name, columns: namesOf(names, index.table, index.columns) })),
       rlsEnabled: row.rls,
-      rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, ...policy }) => policy),
+      rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, reads: __, ...policy }) => policy),
       privileges: privilegesOf(row),
       wholeFor: wholeFor(tablePrivileges(row.privileges)),
       insertable: isWritable(row, CAN_INSERT),
@@ -145,17 +145,20 @@ const foreignKeyOf = (key: CatalogForeignKey, names: Names): ForeignKey => ({
   onDelete: key.onDelete,
 })
 
-/** Only keys between two tables of the snapshot; a hidden schema is not reachable. */
+/** Only keys that name one row, between two tables of the snapshot; a hidden schema is not reachable. */
 function linksOf(catalog: Catalog, names: Names): Link[] {
   const tables = new Map(catalog.tables.map((table) => [table.oid, table]))
+  // Tables are listed in the order of the schemas.
+  const schemas = [...new Set(catalog.tables.map(({ schema }) => schema))]
   return catalog.foreignKeys.flatMap((key) => {
     const from = tables.get(key.table)
     const to = tables.get(key.refTable)
-    if (from === undefined || to === undefined) return []
+    if (from === undefined || to === undefined || key.overPeriod) return []
     return {
       constraint: key.name,
       from: groupKey(from.schema, from.name),
       fromName: from.name,
+      fromRank: schemas.indexOf(from.schema),
       fromColumns: namesOf(names, from.oid, key.columns),
       to: groupKey(to.schema, to.name),
       toName: to.name,

@@ -1,10 +1,12 @@
 import type { Table } from '../snapshot.ts'
 import type { Catalog } from './catalogue.ts'
+import { recursivePolicies } from './recursive-policies.ts'
 
 /** Warnings about ways around row level security. */
 export const warningsOf = (catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] => [
   ...leakingViews(catalog, tables),
   ...failingPolicies(tables),
+  ...recursivePolicies(catalog),
   ...ruledTables(tables),
   ...catalog.unguarded.map(
     ({ parent, children }) =>

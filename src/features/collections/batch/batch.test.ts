@@ -244,3 +244,32 @@ test('long answers, which leave as the bytes that came, are whole: batch, list, 
   const head = await fetch(`${api.url}/api/collections/long/2`, { method: 'HEAD' })
   assert.equal(head.headers.get('content-length'), answer.headers.get('content-length'))
 })
+
+test('keys of arrays, composites and domains are read as in a path', async () => {
+  await api.sql(`
+    create type place as (x int, label text);
+    create domain code as text check (value <> 'bad');
+    create table arrays (id int[] primary key, v text);
+    create table placed (id place primary key, v text);
+    create table coded (a code, b int[], v text, primary key (a, b));
+    insert into arrays values ('{1,2}', 'a'), ('{3}', 'b');
+    insert into placed values ('(1,"a, b")', 'a'), ('(2,c)', 'b');
+    insert into coded values ('x', '{1}', 'a'), ('y', '{2}', 'b')`)
+  const change = (id: string) => ({ method: 'update', id, body: { v: 'z' } })
+  const cases = [
+    ['arrays', '{1,2}', '{3}'],
+    ['placed', '(1,"a, b")', '(2,c)'],
+    ['coded', 'x,{1}', 'y,{2}'],
+  ] as const
+  for (const [table, first, second] of cases) {
+    assert.equal((await batch([change(first)], table)).body[0].body.v, 'z', table)
+    const { status, body } = await batch([change(first), change(second), { method: 'delete', id: second }], table)
+    assert.deepEqual([status, body.at(-1)], [200, { index: 2, status: 204 }], table)
+    assert.deepEqual(await api.sql(`select v from ${table}`), [{ v: 'z' }])
+  }
+  const bad = await batch([change('{1,2}'), change('{1,')], 'arrays')
+  assert.deepEqual(
+    [bad.status, bad.body.message, bad.body.data.operation.message],
+    [400, 'invalid array value', 'operation[1]'],
+  )
+})

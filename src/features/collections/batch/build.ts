@@ -72,18 +72,18 @@ function keyedInput(
   keySlots: readonly Slot[],
   given?: { bodies: Slot; columns: readonly Column[] },
 ): Sql {
-  const keys = table.primaryKey.map(({ castType }, i) => sql`pg_catalog.unnest(${keySlots[i] ?? ''}::${castType}[])`)
+  // The types read the keys as texts, because PostgreSQL has no arrays of arrays and unnests a row into its columns.
+  const texts = table.primaryKey.map((_, i) => sql`pg_catalog.unnest(${keySlots[i] ?? ''}::text[])`)
+  const keys = table.primaryKey.map(({ castType }, i) => sql`${inputKey(i)}::${castType} as ${inputKey(i)}`)
   const columns = given?.columns ?? []
   const values = given
     ? [sql`pg_catalog.json_to_recordset(${given.bodies}::pg_catalog.json) as (${definitions(columns)})`]
     : []
-  const names = [...columns.map(({ ident }) => ident), ...keys.map((_, i) => inputKey(i))]
+  const named = columns.map(({ ident }) => sql`${ident}`)
+  const read = keys.map((_, i) => sql`${inputKey(i)}`)
   return sql`${INPUT} as materialized (
-      select * from rows from (${join([...values, ...keys], COMMA)}) with ordinality
-        as svc_rows(${join(
-          names.map((name) => sql`${name}`),
-          COMMA,
-        )}, svc_n)
+      select ${join([...named, ...keys], COMMA)}, svc_n
+      from rows from (${join([...values, ...texts], COMMA)}) with ordinality as svc_rows(${join([...named, ...read], COMMA)}, svc_n)
     )`
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { withoutPeriods } from '../../../../test/kit/cluster.ts'
 import { type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 
 let api: InProcessServer
@@ -108,4 +109,26 @@ test('a one-to-many expansion stops at a thousand rows', async () => {
   await api.sql(`insert into bags select i, 2, 'b' from generate_series(10, 1210) i`)
   const { bags } = await expansion('trips/2?expand=bags')
   assert.deepEqual([bags.length, bags[0].id, bags.at(-1).id], [1000, 10, 1009])
+})
+
+test('a foreign key that compares periods is no relation, because its rows have no one parent', {
+  skip: withoutPeriods,
+}, async () => {
+  await api.sql(`
+    create table leases (flat int4range, during daterange, primary key (flat, during without overlaps));
+    create table stays (
+      id int primary key, flat int4range, during daterange, boss_id int references people,
+      foreign key (flat, period during) references leases (flat, period during)
+    );
+    insert into leases values ('[1,1]', '[2026-01-01,2026-12-31]');
+    insert into stays values (1, '[1,1]', '[2026-02-01,2026-02-05]', 1)`)
+  const { status, body } = await get('stays?expand=leases')
+  assert.deepEqual([status, body.message], [400, 'unknown relation "leases" in expand parameter'])
+  assert.equal((await get('leases?filter=stays.id=1')).status, 400)
+  assert.deepEqual((await expansion('stays/1?expand=boss')).boss.id, 1)
+  const { body: schema } = await api.call('GET /api/schema')
+  assert.deepEqual(
+    schema.tables['public.stays'].foreignKeys.map((key: { referencedTable: string }) => key.referencedTable).sort(),
+    ['leases', 'people'],
+  )
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
+import { withoutPeriods } from '../../../../test/kit/cluster.ts'
 import { type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 
 let api: InProcessServer
@@ -192,4 +193,27 @@ test('many upserts of one row at once count it once as created', async () => {
   )
   const actions = (await changes()).map(([action]) => action)
   assert.equal(actions.filter((action) => action === 'create').length, 1)
+})
+
+test('a key without overlaps is no key to upsert on', { skip: withoutPeriods }, async () => {
+  await api.sql(
+    `create table bookings (room int4range, during daterange, guest text, primary key (room, during without overlaps))`,
+  )
+  const refusal = [400, 'onConflict needs a unique constraint on (room, during)']
+  const json = { room: '[1,1]', during: '[2026-01-01,2026-01-05)', guest: 'Ann' }
+  const answers = [
+    await put('bookings', 'onConflict=room,during', json),
+    await put('bookings', 'onConflict=room,during&merge=ignore', json),
+    await api.call('POST /api/collections/bookings/import?onConflict=room,during', { json: [json] }),
+    await api.call('POST /api/collections/bookings/batch', {
+      json: { operations: [{ method: 'upsert', body: json, onConflict: 'room,during' }] },
+    }),
+  ]
+  for (const { status, body } of answers) assert.deepEqual([status, body.message], refusal)
+  const query = '{ __type(name: "bookings_on_conflict") { name } }'
+  const { body } = await api.call('POST /api/graphql', { json: { query } })
+  assert.deepEqual(body.data, { __type: null })
+  const { body: openApi } = await api.call('GET /api/openapi.json')
+  assert.deepEqual(openApi.components.schemas['Row.bookings']['x-table'].unique, [])
+  assert.equal((await api.call('POST /api/collections/bookings', { json })).status, 201)
 })

@@ -40,15 +40,19 @@ export function nearestRows(
 const limitOf = ({ isNarrow }: ListPlan, limit: number): Sql =>
   isNarrow ? sql`(select ${integerLiteral(limit)})` : integerLiteral(limit)
 
+/** In the place of a total that was not asked for. */
+export const UNCOUNTED = sql`-1`
+
 /** The whole response; ties are sorted by key. With `isFirstScan` it is NULL if the page is not full. */
 export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isFirstScan: boolean): Sql {
   const { shape, window, readable } = plan
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
   const { tables, rows } = nearestRows(plan, vector, schema, columns, window.reach)
+  const found = plan.skipTotal ? UNCOUNTED : sql`pg_catalog.count(*)`
   const answer = sql`pg_catalog.concat('{"items":', coalesce(case when ${fitsAnswer(sql`svc_page.j`)} then pg_catalog.json_agg(svc_page.j) end::text, '[]'),
-      ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
-      ',"totalPages":', least(pg_catalog.count(*), 1), '}')`
+      ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', ${found},
+      ',"totalPages":', least(${found}, 1), '}')`
   const result = isFirstScan ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
   return sql`${withTables(tables)}select ${result}
     from (

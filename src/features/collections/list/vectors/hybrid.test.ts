@@ -56,7 +56,9 @@ test('rows that are found by words and by meaning come first, each list counts b
   const three = all.find(({ id }) => id === 3)
   assert.ok(three && Math.abs(three._hybrid_score - (1 / (60 + places.words) + 1 / (60 + places.near))) < 1e-9)
 
-  assert.equal((await ask(api, { search: 'fox', sort: '-id', skipTotal: 'true' })).body.totalItems, 12)
+  assert.equal((await ask(api, { search: 'fox', sort: '-id' })).body.totalItems, 12)
+  const uncounted = await ask(api, { search: 'fox', skipTotal: 'true', perPage: '5' })
+  assert.deepEqual([items(uncounted).length, uncounted.body.totalItems, uncounted.body.totalPages], [5, -1, -1])
   assert.deepEqual(Object.keys(items(await ask(api, { search: 'fox', fields: 'id', filter: 'id = 9' }))[0] ?? {}), [
     'id',
     '_hybrid_score',

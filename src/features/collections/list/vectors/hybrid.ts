@@ -6,7 +6,7 @@ import { withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import { materializedRows, rowSelect } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
-import { nearestRows } from './build.ts'
+import { nearestRows, UNCOUNTED } from './build.ts'
 import type { Vector } from './distance.ts'
 
 /** Identifies a row in both lists: by its key, or without one by its physical location. */
@@ -58,6 +58,9 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
   const item = sql`pg_catalog.concat(pg_catalog.left(pg_catalog.row_to_json(svc_row.*)::text, -1),
     ',"_hybrid_score":', ${FUSED}.svc_score, ',"_fts_rank":' || ${FUSED}.svc_rank::text,
     ',"_vector_distance":' || ${FUSED}.svc_distance::text, '}')`
+  const { items, pages } = words.skipTotal
+    ? { items: UNCOUNTED, pages: UNCOUNTED }
+    : { items: sql`svc_total.n`, pages: sql`(svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8` }
   if (!found) throw new TypeError('a search works out a rank for each row')
   return sql`${withTables([...found, ...nearest.tables])}, svc_words as materialized (
       select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as svc_position
@@ -81,7 +84,7 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
           cross join lateral (select ${rowSelect(schema, shape, ROW)}) as svc_row
           order by ${byScore}
         ) as svc_page
-      ), '],"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8, ',"totalItems":', svc_total.n,
-      ',"totalPages":', (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
+      ), '],"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8, ',"totalItems":', ${items},
+      ',"totalPages":', ${pages}, '}')
     from (select pg_catalog.count(*) as n from ${FUSED}) as svc_total`
 }

@@ -12,6 +12,8 @@ const lister =
   (api: TestServer) =>
   (query: Query, table = 'notes1', as?: string): Promise<Answer> =>
     api.call(`GET /api/collections/${table}?${new URLSearchParams(query)}`, as === undefined ? {} : { as })
+const repeated = (api: TestServer, table: string): Promise<Answer> =>
+  api.call(`GET /api/collections/${table}?vector_column=meaning&nearest=1&nearest=0&perPage=20&perPage=3&nearest=0`)
 const told = ({ status, body }: Answer) => `${status} ${body.message}`
 const ids = ({ status, body }: Answer): number[] => {
   assert.equal(status, 200, JSON.stringify(body))
@@ -28,8 +30,16 @@ async function promises(list: ReturnType<typeof lister>, column: Query, table: s
   assert.deepEqual(distances(nearest), [0, 0.2929, 1, 2])
   const { page, perPage, totalItems, totalPages } = nearest.body
   assert.deepEqual({ page, perPage, totalItems, totalPages }, { page: 1, perPage: 20, totalItems: 4, totalPages: 1 })
-  const l2 = await near({ nearest: '[1,0,0]', distance: 'l2', perPage: '3', page: '7', sort: '-id', skipTotal: 'true' })
+  const l2 = await near({ nearest: '[1,0,0]', distance: 'l2', perPage: '3', page: '7', sort: '-id' })
   assert.deepEqual([ids(l2), distances(l2), l2.body.page, l2.body.totalItems], [[1, 2, 5], [0, 1, 1], 1, 3])
+  for (const uncounted of [{ skipTotal: 'true' }, { total: 'none' }] as Query[]) {
+    for (const perPage of ['2', '20']) {
+      const { body } = await near({ nearest: '[1,0,0]', perPage, ...uncounted })
+      assert.deepEqual([body.items.length, body.totalItems, body.totalPages], [Math.min(4, Number(perPage)), -1, -1])
+    }
+  }
+  for (const written of ['1,0,0', ' 1 , 0.0 ,0e0 '])
+    assert.deepEqual(ids(await near({ nearest: written })), [1, 2, 3, 4])
   const product = await near({ nearest: '[1,0,0]', distance: 'inner_product', perPage: '2' })
   assert.deepEqual(
     [ids(product), distances(product)],
@@ -60,6 +70,12 @@ async function promises(list: ReturnType<typeof lister>, column: Query, table: s
     '[NaN,0,0]',
     '[Infinity,0,0]',
     '[[1,0,0]]',
+    '1,',
+    '1,,0',
+    '1,x,0',
+    '1],[0,0',
+    '"1",0,0',
+    '[1,0],0',
   ]) {
     assert.equal(told(await near({ nearest: bad })), '400 nearest must be a JSON array of numbers', bad)
   }
@@ -110,6 +126,7 @@ test('plain arrays are searched on any PostgreSQL', async (t) => {
         )
       }
       assert.deepEqual(ids(await list({ nearest: '[1,0]', vector_column: 'meaning' }, notes)), [])
+      assert.deepEqual(ids(await repeated(api, notes)), [1, 2, 3])
     })
   }
 

@@ -1,6 +1,5 @@
 import { badRequest } from '../../../../core/errors.ts'
-
-type Query = Readonly<Record<string, string>>
+import type { Call } from '../../../../http/route.ts'
 
 export const DISTANCE_METRICS = ['cosine', 'l2', 'inner_product'] as const
 export type Metric = (typeof DISTANCE_METRICS)[number]
@@ -21,8 +20,10 @@ const UNSUPPORTED = ['fuzzy', 'typo_threshold', 'facets', 'highlight']
 const MAX_TEXT = 10_000
 
 /** Undefined: not a vector search. */
-export function parseVectors(query: Query): VectorQuery | undefined {
-  const { nearest, semantic_query: text, search = '' } = query
+export function parseVectors(call: Pick<Call, 'query' | 'repeated' | 'target'>): VectorQuery | undefined {
+  const { query } = call
+  const { semantic_query: text, search = '' } = query
+  const nearest = call.repeated.has('nearest') ? allOf('nearest', call.target) : query['nearest']
   const semantic = query['semantic'] === 'true'
   if (nearest === undefined && text === undefined && !semantic) return undefined
   if ((nearest !== undefined && text !== undefined) || (semantic && (nearest ?? text) !== undefined)) {
@@ -45,13 +46,19 @@ function parseMetric(text: string | undefined): Metric {
   return metric
 }
 
+const allOf = (name: string, target: string): string =>
+  new URLSearchParams(target.slice(target.indexOf('?'))).getAll(name).join(',')
+
+/** A JSON array, or its numbers alone, as they are written or repeated in a query. */
 function parseNumbers(text: string): Near {
-  const numbers = parsed(text)
+  const trimmed = text.trim()
+  const written = trimmed.includes(',') && !trimmed.startsWith('[') ? `[${trimmed}]` : trimmed
+  const numbers = parsed(written)
   if (!Array.isArray(numbers) || !numbers.every(Number.isFinite)) {
     throw badRequest('nearest must be a JSON array of numbers', 'invalid_vector')
   }
   if (numbers.length === 0) throw badRequest('nearest must not be empty', 'invalid_vector')
-  return { numbers, written: text.trim() }
+  return { numbers, written }
 }
 
 function parsed(text: string): unknown {
