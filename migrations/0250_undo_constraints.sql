@@ -258,7 +258,7 @@ begin
       end if;
     exception
       when integrity_constraint_violation or data_exception or syntax_error_or_access_rule_violation or raise_exception
-        or object_not_in_prerequisite_state or with_check_option_violation then
+        or object_not_in_prerequisite_state or with_check_option_violation or internal_error then
         problem := sqlerrm;
     end;
     if problem is not null then

@@ -13,7 +13,7 @@ export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
   const columns = [...table.columns.values()]
   const spatial = columns.filter(isSpatial)
   if (spatial.length === 0) {
-    return sql`pg_catalog.jsonb_populate_record(null::${table.ident}, ${json}) as ${rowAlias(table)}`
+    return populated(table, sql`null::${table.ident}`, json)
   }
   // GeoJSON names no reference system, so PostGIS would not use the column's.
   const base = join(
@@ -22,7 +22,13 @@ export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
     ),
   )
   const names = spatial.map((column) => column.name)
-  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
+  return populated(table, sql`row(${base})::${table.ident}`, sql`(${json}) - ${names}::text[]`)
+}
+
+function populated(table: Table, base: Sql, json: Sql): Sql {
+  const isRead = [...table.columns.values()].every(({ readsBack }) => readsBack)
+  const image = isRead ? json : sql`svc.readable_image(${json}, ${table.oid}::pg_catalog.oid)`
+  return sql`pg_catalog.jsonb_populate_record(${base}, ${image}) as ${rowAlias(table)}`
 }
 
 const memberText = (json: Sql, name: string): Sql => sql`nullif((${json}) -> ${name}::text, 'null')::text`

@@ -100,6 +100,8 @@ export type ColumnType = {
   readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
   /** Of an enum, or of the elements of an array of one. */
   readonly enumValues: readonly string[] | undefined
+  /** False: `jsonb_populate_record` does not read the JSON that PostgreSQL writes of its values. */
+  readonly readsBack: boolean
 }
 
 /** What decides the JSON form of a type. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
@@ -147,6 +148,53 @@ test('pages go by cursor, and keys of several columns are found', async () => {
   assert.deepEqual(seen, [4, 3, 2, 1, 0])
   const { status } = await api.call('GET /api/collections/pairs/1,x/history?cursor=abc', { as: 'admin' })
   assert.equal(status, 400)
+})
+
+test('values that JSON has in another form than PostgreSQL come back: in streams, history, as_of and undo', async () => {
+  await api.sql(`create extension if not exists hstore;
+    create domain bag as hstore;
+    create type packed as (name text, h hstore, js jsonb[], bare bag[]);
+    create table packs (id int primary key, owner uuid default svc.uid(), h hstore, hs hstore[], deep hstore[][], bag bag,
+      packed packed, many packed[], js jsonb[], jss json[][], sure jsonb not null default 'null', surely json not null default 'null');
+    alter table packs enable row level security;
+    create policy own on packs using (owner::text = current_setting('svc.user_id', true) and h is not null) with check (true);
+    grant all on packs to svc_authenticated;
+    select svc.watch('packs'), svc.open_history('public.packs')`)
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/packs', { as: ana.token })).status, 200),
+  )
+  const heard = await listenTo(api.url, { token: ana.token, query: { tables: 'packs' } })
+  const bag = `hstore(array['a', 'b "\\', ''], array['1', null, E'x\n"\\\\'])`
+  await api.sql(
+    `insert into packs select 1, $1, h, array[h, null, ''], array[array[h, h], array['', h]], h, row('n', h, js, array[h]::bag[])::packed,
+      array[row(null, h, js, null)::packed, null], js, array[array['[1]'::json, '{}'], array['{"a": []}'::json, '[]']]
+    from (select ${bag} as h, array['[1, 2]'::jsonb, '[3, "{,}"]', '{"a": null}', '"text"', null] as js) v`,
+    [ana.user.id],
+  )
+  const state = () => api.sql('select packs::text as row from packs')
+  const whole = await state()
+  const { body: told } = await api.call('GET /api/collections/packs/1', { as: ana.token })
+  await eventually(() => assert.deepEqual(heard.changes(), [{ action: 'create', table: 'packs', record: told }]))
+  const [{ now }] = await api.sql('select clock_timestamp()::text as now')
+  const headers = (id: string) => ({ headers: { 'x-request-id': id } })
+  const change = { h: null, hs: null, js: null, packed: null, many: null, sure: { a: 1 }, surely: [] }
+  const path = '/api/collections/packs/1'
+  assert.equal((await api.call(`PATCH ${path}`, { as: 'admin', json: change, ...headers('emptied') })).status, 200)
+  assert.equal((await api.call(`DELETE ${path}`, { as: 'admin', ...headers('taken') })).status, 204)
+  await eventually(() => assert.equal(heard.changes().length, 2))
+  heard.close()
+  const past = await api.call(`GET ${path}?as_of=${encodeURIComponent(now.replace(/\+00$/, 'Z'))}`, { as: ana.token })
+  assert.deepEqual([past.status, past.body], [200, told])
+  const { body } = await history('packs', '1', ana.token)
+  assert.deepEqual(
+    body.items.map(({ action }: Change) => action),
+    ['update', 'create'],
+  )
+  for (const id of ['taken', 'emptied']) {
+    const back = await api.call('POST /api/admin/undo', { as: 'admin', json: { request_id: id } })
+    assert.equal(back.status, 200, back.text)
+  }
+  assert.deepEqual(await state(), whole)
 })
 
 test('the admin searches the whole log', async () => {

@@ -48,6 +48,7 @@ export type CatalogType = {
   baseKind: string
   baseCategory: string
   baseModifier: number
+  readsBack: boolean
   labels: string[] | null
 }
 

@@ -32,6 +32,7 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
       : { geometryType: '', srid: 0, coordDimension: undefined }),
     jsonType: isArray || isVector ? 'array' : isSpatial ? 'object' : jsonType(type, isBuiltIn),
     enumValues: type.labels ?? undefined,
+    readsBack: type.readsBack,
     notNull: type.notNull,
   }
 }
@@ -120,6 +121,7 @@ export function columnOf(
     coordDimension: type.coordDimension,
     jsonType: type.jsonType,
     enumValues: type.enumValues,
+    readsBack: type.readsBack,
     privileges: bits === null ? ofTable : columnPrivileges(bits),
   }
 }

@@ -72,7 +72,7 @@ const types = sql`
     pg_catalog.format_type(u.oid, u.modifier) as formatted, n.nspname as schema, t.typname as name,
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
-    coalesce(d.modifier, u.modifier) as "baseModifier",
+    coalesce(d.modifier, u.modifier) as "baseModifier", svc.reads_back(b.oid) as "readsBack",
     case when b.typtype = 'e' or b.typcategory = 'A' then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
       from pg_catalog.pg_enum e where e.enumtypid = case b.typtype when 'e' then b.oid else b.typelem end) end as labels
