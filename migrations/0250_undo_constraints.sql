@@ -143,7 +143,7 @@ create or replace function svc.undo_facts(target regclass, is_replica boolean) r
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select f.facts || jsonb_build_object('read', format('%s, %s given where %s for update of t', f.facts ->> 'row', f.facts ->> 'given', f.facts ->> 'same_key'))
   from (
-    select jsonb_build_object('same_key', svc.same_key(target), 'rows', svc.own_rows(target), 'given', svc.image_row(target, '$1'),
+    select jsonb_build_object('same_key', svc.same_key(target), 'rows', svc.own_rows(target), 'given', svc.image_row(target, '$1'), 'then', svc.image_row(target, '$2'),
       'row', format('select to_jsonb(t.*)%s as current from %s t', ' || ' || svc.converted_columns(target, '(t)'), svc.own_rows(target)),
       'key_columns', (select d.key_columns from svc.describe_table(target) d),
       'columns', (select coalesce(jsonb_object_agg(a.attname, format(case when a.attnotnull and coalesce(nullif(t.typbasetype, 0), t.oid) in (114, 3802)
@@ -242,7 +242,7 @@ begin
           from jsonb_each_text(facts -> 'columns') c where change.old_now ? c.key and change.old_now -> c.key is distinct from current -> c.key;
           if names is not null then
             execute format('update %s t set (%s) = row(%s) from %s given, %s then_ where %s', facts ->> 'rows', names, inputs, facts ->> 'given',
-              svc.image_row(target, '$2'), facts ->> 'same_key') using current, change.old_now;
+              facts ->> 'then', facts ->> 'same_key') using current, change.old_now;
             wrote := true;
           end if;
         end if;

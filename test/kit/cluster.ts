@@ -26,6 +26,8 @@ export const withoutExtensions: string | false =
 export const postgresMajor: number = Number(process.env['SVC_TEST_PG_MAJOR'] ?? 18)
 export const withoutInvokerViews: string | false =
   postgresMajor < 15 && `PostgreSQL ${postgresMajor} has no views with the rights of their caller`
+export const withoutVirtualColumns: string | false =
+  postgresMajor < 18 && `PostgreSQL ${postgresMajor} has no virtual generated columns`
 /** Of a view that reads with the rights of its caller, where there is such. */
 export const AS_INVOKER: string = withoutInvokerViews ? '' : 'with (security_invoker = true)'
 

@@ -18,6 +18,7 @@ const column = (name: string, readers: readonly ('svc_anon' | 'svc_authenticated
   comment: undefined,
   isPrimaryKey: false,
   isGenerated: false,
+  generation: undefined,
   isIdentity: false,
   isText: true,
   isGeometry: false,

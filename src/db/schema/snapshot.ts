@@ -72,9 +72,21 @@ export type Column = ColumnType & {
   readonly isPrimaryKey: boolean
   /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
   readonly isGenerated: boolean
+  /** How PostgreSQL computes it from other columns of its row. */
+  readonly generation: Generation | undefined
   /** GENERATED … AS IDENTITY of either kind. */
   readonly isIdentity: boolean
   readonly privileges: Privileges<'select' | 'insert' | 'update'>
+}
+
+export type Generation = {
+  /** The oid of its definition; another expression is another definition. */
+  readonly definition: number
+  readonly expression: string
+  /** Computed when it is read. Triggers see null. */
+  readonly isVirtual: boolean
+  /** The columns in the expression; for virtual ones only. */
+  readonly reads: readonly string[]
 }
 
 /** What depends on the type of a column alone. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../test/kit/kit.ts'
 
@@ -114,6 +115,54 @@ test('a column of the same name made later opens nothing, and a renamed one is f
     assert.ok(!text.includes('the secret'))
   })
   assert.ok((await history('notes', '1', 'admin')).body.items.length >= 3)
+})
+
+test('policies over virtual columns judge images by the values that reads have, however they were logged', {
+  skip: withoutVirtualColumns,
+}, async () => {
+  await api.sql(`
+    create table slips (id int primary key, body text, level int, hidden bool generated always as (body like 'secret%'),
+      label varchar(9) generated always as (upper(body)));
+    alter table slips enable row level security;
+    create policy readable on slips for select using (hidden is not true);
+    select svc.watch('slips'), svc.open_history('slips')`)
+  const made = { as: 'admin', json: { id: 1, body: 'secret' } }
+  await eventually(async () => assert.equal((await api.call('POST /api/collections/slips', made)).status, 201))
+  await api.call('PATCH /api/collections/slips/1', { as: 'admin', json: { level: 1 } })
+  await api.sql(`insert into slips values (2, 'open')`)
+  const at = async () =>
+    (await api.sql(`select xid::text || '-' || id as at from svc.changes order by id desc limit 1`))[0].at
+  const secret = await at()
+  await api.sql(`update slips set level = 2 where id = 2; update slips set body = 'told', level = 2 where id = 1`)
+  const shown = async () => {
+    const { body } = await history('slips', '1', ana.token)
+    const before = await api.call(`GET /api/collections/slips?as_of=${secret}`, { as: ana.token })
+    const found = await api.call(`GET /api/collections/slips?as_of=${secret}&filter=hidden%3Dtrue`, { as: 'admin' })
+    const ids = (items: { id: number }[] = []): number[] => items.map(({ id }) => id)
+    return [body.items.map(({ changes }: Change) => changes), ids(before.body.items), ids(found.body.items)]
+  }
+  const told = { id: { new: 1 }, body: { new: 'told' }, level: { new: 2 } }
+  const asNow = [[{ ...told, hidden: { new: false }, label: { new: 'TOLD' } }], [2], [1]]
+  assert.deepEqual(await shown(), asNow)
+  const { body } = await history('slips', '1', 'admin')
+  assert.deepEqual(
+    body.items.map(({ changes }: Change) => changes['hidden']),
+    [{ old: true, new: false }, undefined, { old: null, new: true }],
+  )
+
+  const relog = (image: string) =>
+    api.sql(`update svc.change_log set record = (record::jsonb ${image})::json, old_record = (old_record::jsonb ${image})::json
+      where table_oid = 'slips'::regclass`)
+  await relog(`|| '{"hidden": null, "label": null}'`)
+  assert.deepEqual(await shown(), [[{ ...told, hidden: { new: null }, label: { new: null } }], [2], [1]])
+  await relog(`- array['hidden', 'label']`)
+  assert.deepEqual(await shown(), [[told], [2], [1]])
+
+  await api.sql(`alter table slips alter hidden set expression as (coalesce(level, 0) < 2)`)
+  await eventually(async () => assert.deepEqual(await shown(), [[told], [], [1, 2]]))
+  // Of images that lack what the expression reads nothing is known.
+  await api.sql(`alter table slips add rank int default 0; alter table slips alter hidden set expression as (rank > 0)`)
+  await eventually(async () => assert.deepEqual(await shown(), [[], [], []]))
 })
 
 test('a table that was made again has no history', async () => {

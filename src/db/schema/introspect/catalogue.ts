@@ -32,6 +32,8 @@ export type CatalogColumn = [
   comment: string | null,
   /** Null unless the column has grants of its own. */
   privileges: PrivilegeBits | null,
+  /** Of a generated column. `reads`: of a virtual one, the columns in its expression. */
+  generation: [definition: number, expression: string, isVirtual: boolean, reads: string[] | null] | null,
 ]
 
 export type CatalogType = {

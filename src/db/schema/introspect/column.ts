@@ -1,5 +1,5 @@
 import { Ident } from '../../sql.ts'
-import type { Column, ColumnType, Privilege, Privileges } from '../snapshot.ts'
+import type { Column, ColumnType, Generation, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
 export type TypeFacts = ColumnType & { readonly notNull: boolean }
@@ -91,7 +91,7 @@ export function columnOf(
   primaryKey: ReadonlySet<number>,
   ofTable: Privileges<ColumnPrivilege>,
 ): Column | undefined {
-  const [position, name, typeKey, flags, defaultExpression, comment, bits] = row
+  const [position, name, typeKey, flags, defaultExpression, comment, bits, generation] = row
   const type = types.get(typeKey)
   if (type === undefined) return undefined // dropped while the catalogue was read
   // Written out: spreading `type` into each of fifty thousand columns takes over 1.5 s of processor time; the whole
@@ -110,6 +110,7 @@ export function columnOf(
     comment: comment ?? undefined,
     isPrimaryKey: primaryKey.has(position),
     isGenerated: (flags & (IDENTITY_ALWAYS | GENERATED)) !== 0,
+    generation: generation ? generationOf(generation) : undefined,
     isIdentity: (flags & (IDENTITY_ALWAYS | IDENTITY_BY_DEFAULT)) !== 0,
     isText: type.isText,
     isGeometry: type.isGeometry,
@@ -125,6 +126,13 @@ export function columnOf(
     privileges: bits === null ? ofTable : columnPrivileges(bits),
   }
 }
+
+const generationOf = ([definition, expression, isVirtual, reads]: NonNullable<CatalogColumn[7]>): Generation => ({
+  definition,
+  expression,
+  isVirtual,
+  reads: reads ?? [],
+})
 
 type ColumnPrivilege = Exclude<Privilege, 'delete'>
 

@@ -54,7 +54,13 @@ const tables = sql`
           + case when a.attgenerated <> '' then 8 else 0 end,
         case when a.attgenerated = '' then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
         case when a.attacl is not null then
-          pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end) order by a.attnum)
+          pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end,
+        case when a.attgenerated <> '' then pg_catalog.json_build_array(
+          v.oid::pg_catalog.int8, pg_catalog.pg_get_expr(v.adbin, v.adrelid), a.attgenerated = 'v', case when a.attgenerated = 'v' then (
+          select pg_catalog.json_agg(distinct r.attname) from pg_catalog.pg_depend e
+          join pg_catalog.pg_attribute r on r.attrelid = a.attrelid and r.attnum = e.refobjsubid and r.attnum <> a.attnum
+          where e.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass and e.objid = v.oid
+            and e.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and e.refobjid = a.attrelid) end) end) order by a.attnum)
      from pg_catalog.pg_attribute a
      left join pg_catalog.pg_attrdef v on v.adrelid = a.attrelid and v.adnum = a.attnum
      left join pg_catalog.pg_description c
