@@ -28,7 +28,8 @@ export const withoutInvokerViews: string | false =
   postgresMajor < 15 && `PostgreSQL ${postgresMajor} has no views with the rights of their caller`
 export const withoutPeriods: string | false =
   postgresMajor < 18 && `PostgreSQL ${postgresMajor} has no keys over periods`
-export const withoutVirtual: string | false = postgresMajor < 18 && `PostgreSQL ${postgresMajor} has no virtual columns`
+export const withoutVirtualColumns: string | false =
+  postgresMajor < 18 && `PostgreSQL ${postgresMajor} has no virtual generated columns`
 /** Of a view that reads with the rights of its caller, where there is such. */
 export const AS_INVOKER: string = withoutInvokerViews ? '' : 'with (security_invoker = true)'
 

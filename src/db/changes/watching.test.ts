@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
+import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
@@ -164,6 +165,55 @@ test('rows without a key, or with one that is no number, are packed; one row mor
   assert.deepEqual(await api.sql('select distinct events from svc.change_log'), [{ events: '1' }])
   await logged('delete from items where id > 20000')
   assert.deepEqual(await api.sql('select distinct events from svc.change_log'), [{ events: '1' }])
+})
+
+test('images have the values of virtual columns, as reads have them, of rows of partitions and packed ones too', {
+  skip: withoutVirtualColumns,
+}, async () => {
+  const columns = `id int primary key, v text, "select" varchar(3) generated always as (upper(v)), n numeric(6, 2) generated always as (id + 1),
+    d date generated always as (('2020-01-01'::date + id)::timestamp), s int generated always as (id * 2) stored`
+  await api.sql(`create table derived (${columns}); create table pieces (${columns}) partition by list (id);
+    create table piece partition of pieces default; alter table derived drop "select"; alter table derived drop v, add v text;
+    alter table derived add "select" varchar(3) generated always as (upper(v)); select svc.watch('derived'), svc.watch('pieces')`)
+  const read = (table: string) => api.sql(`select to_jsonb(t.*)::text as row from ${table} t order by id`)
+  const images = (side: string) =>
+    api.sql(`select ${side}::text as row from svc.changes order by (coalesce(record, old_record) ->> 'id')::int`)
+  for (const [table, rows] of [
+    ['derived', 3],
+    ['derived', 700],
+    ['pieces', 2],
+  ] as const) {
+    await logged(`insert into ${table} (id, v) select i, 'v' || i % 10 from generate_series(1, ${rows}) i`)
+    const made = await read(table)
+    assert.deepEqual(await images('record'), made, `${rows} rows of ${table}`)
+    await logged(`update ${table} set v = 'w'`)
+    const changed = await read(table)
+    assert.deepEqual([await images('old_record'), await images('record')], [made, changed])
+    await logged(`delete from ${table}`)
+    assert.deepEqual(await images('old_record'), changed)
+  }
+  await api.sql('alter table derived alter n set expression as (id * 10)')
+  const [{ new: image }] = await logged(`insert into derived (id, v) values (1, 'x')`)
+  assert.equal(JSON.parse(image).n, 10)
+})
+
+test('an expression of a virtual column that raises keeps no row from being written', {
+  skip: withoutVirtualColumns,
+}, async () => {
+  const columns = 'id int primary key, n int, share int generated always as (100 / n)'
+  await api.sql(`create table shares (${columns}); create table cuts (${columns}) partition by list (id);
+    create table cut partition of cuts default; select svc.watch('shares'), svc.watch('cuts')`)
+  for (const table of ['shares', 'cuts']) {
+    const rows = await logged(`insert into ${table} values (1, 0); update ${table} set n = 5; delete from ${table}`)
+    assert.deepEqual(
+      rows.map(({ old, new: now }) => [old, now].map((image) => image && JSON.parse(image).share)),
+      [
+        [null, null],
+        [null, null],
+        [20, null],
+      ],
+    )
+  }
 })
 
 test('of an account that is deleted, images in packs are emptied too', async () => {

@@ -7,7 +7,7 @@ import { isTooMuch } from '../pg-errors.ts'
 import { keyText } from '../rows/change-logging.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { policyRule } from '../schema/policy-rule.ts'
-import { rowAlias, rowImage } from '../schema/row-image.ts'
+import { heldColumns, rowAlias, rowImage } from '../schema/row-image.ts'
 import type { Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { EMPTY, join, ROW, type Sql, sql } from '../sql.ts'
@@ -62,7 +62,7 @@ export class AsOf {
       : security?.rls
         ? sql`coalesce((${policyRule(security.policies)}), false)`
         : sql`true`
-    const asked = security?.rls ? sql`p.image ?& ${security.asked}::text[] and ` : EMPTY
+    const asked = security?.rls ? sql`p.image ?& ${heldColumns(target.table, security.asked)}::text[] and ` : EMPTY
     const { table, viewer } = target
     const columns = columnsFor(table, viewer.role).map(({ ident }) => ident)
     const listed = (row: Sql): Sql => join(columns.map((ident) => sql`${row}.${ident}`))

@@ -1,6 +1,6 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { policyRule } from '../schema/policy-rule.ts'
-import { rowAlias, rowImage, type TableInSchema } from '../schema/row-image.ts'
+import { heldColumns, rowAlias, rowImage, type TableInSchema } from '../schema/row-image.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { AND, join, type Sql, sql } from '../sql.ts'
 
@@ -49,7 +49,7 @@ export function judgedChanges(
   const passes = (image: Sql): Sql => {
     if (!security.rls) return sql`(${image} is not null)`
     if (security.isClosed) return sql`false`
-    return sql`coalesce(case when ${image} ?& ${security.asked}::text[] then (select ${rule} from ${rowImage(at, image)}) end, false)`
+    return sql`coalesce(case when ${image} ?& ${heldColumns(table, security.asked)}::text[] then (select ${rule} from ${rowImage(at, image)}) end, false)`
   }
   const isThere = security.rls && security.isClosed && keyFor(table, role).length > 0
   const seesNew = isThere

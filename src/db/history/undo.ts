@@ -60,7 +60,8 @@ async function undoOn(
   { who, requestId, ids, undoes, force, isDry }: UndoRequest,
 ): Promise<UndoOutcome> {
   const actor = signedActor(key, who)
-  await client.query('begin')
+  // Each statement sees what was committed while it waited for a lock.
+  await client.query('begin isolation level read committed')
   await client.query(SETTINGS, [actor, requestId])
   const { rows } = await client.query<{ outcome: string }>(
     'select svc.undo_changes($1::pg_catalog.int8[], $2, $3, $4, $5, $6)::pg_catalog.text as outcome',

@@ -1,5 +1,5 @@
-import { Ident, join, type Sql, sql } from '../sql.ts'
-import type { Schema, Table } from './snapshot.ts'
+import { catalogueExpression, Ident, join, type Sql, sql } from '../sql.ts'
+import type { Column, Generation, Schema, Table } from './snapshot.ts'
 import { fromGeoJson, isSpatial } from './spatial-conversion.ts'
 
 /** Policies and filters refer to the row by its table's name, as pg_get_expr writes it. */
@@ -8,22 +8,74 @@ export const rowAlias = (table: Table): Ident => new Ident(table.name)
 /** A table and the snapshot it belongs to. */
 export type TableInSchema = { readonly schema: Schema; readonly table: Table }
 
-/** JSON of the change log as a row of its table, under the table's name. */
-export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
+const isVirtual = ({ generation }: Column): boolean => generation?.isVirtual === true
+
+/**
+ * JSON of the change log as a row of its table, under the table's name. Virtual columns are computed, as reads compute them:
+ * the image may be older than their expression.
+ */
+export const rowImage = (at: TableInSchema, json: Sql): Sql => computed(at, json, isVirtual)
+
+/** As rowImage, of a row that somebody would write: PostgreSQL computes every generated column of it. */
+export const rowToWrite = (at: TableInSchema, json: Sql): Sql =>
+  computed(at, json, ({ generation }) => generation !== undefined)
+
+/** The columns that an image must hold so that these can be told of it: those that virtual ones are computed from. */
+export const heldColumns = ({ columns }: Table, names: readonly string[]): string[] => [
+  ...new Set(
+    names.flatMap((name) => {
+      const generation = columns.get(name)?.generation
+      return generation?.isVirtual ? generation.reads : [name]
+    }),
+  ),
+]
+
+function computed(at: TableInSchema, json: Sql, isComputed: (column: Column) => boolean): Sql {
+  const { table } = at
   const columns = [...table.columns.values()]
-  const spatial = columns.filter(isSpatial)
-  if (spatial.length === 0) {
-    return sql`pg_catalog.jsonb_populate_record(null::${table.ident}, ${json}) as ${rowAlias(table)}`
-  }
-  // GeoJSON names no reference system, so PostGIS would not use the column's.
-  const base = join(
-    columns.map((column) =>
-      isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : sql`null`,
+  const given = givenRow(at, json)
+  if (!columns.some(isComputed)) return given
+  const valueIn = (column: Column): Sql =>
+    isComputed(column)
+      ? expressionOf(column.generation)
+      : isSpatial(column)
+        ? sql`${rowAlias(table)}.${column.ident}`
+        : NOTHING
+  const base = sql`(select row(${join(columns.map(valueIn))})::${table.ident} from ${given})`
+  return populated(
+    table,
+    base,
+    without(
+      json,
+      columns.filter((column) => isComputed(column) || isSpatial(column)),
     ),
   )
-  const names = spatial.map((column) => column.name)
-  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
 }
+
+/** Each column as the JSON has it. */
+function givenRow({ schema, table }: TableInSchema, json: Sql): Sql {
+  const columns = [...table.columns.values()]
+  const spatial = columns.filter(isSpatial)
+  if (spatial.length === 0) return populated(table, sql`null::${table.ident}`, json)
+  // GeoJSON names no reference system, so PostGIS would not use the column's.
+  const base = columns.map((column) =>
+    isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : NOTHING,
+  )
+  return populated(table, sql`row(${join(base)})::${table.ident}`, without(json, spatial))
+}
+
+const NOTHING = sql`null`
+const expressionOf = (generation: Generation | undefined): Sql =>
+  generation ? sql`(${catalogueExpression(generation.expression)})` : NOTHING
+
+function populated(table: Table, base: Sql, json: Sql): Sql {
+  const isRead = [...table.columns.values()].every(({ readsBack }) => readsBack)
+  const image = isRead ? json : sql`svc.readable_image(${json}, ${table.oid}::pg_catalog.oid)`
+  return sql`pg_catalog.jsonb_populate_record(${base}, ${image}) as ${rowAlias(table)}`
+}
+
+const without = (json: Sql, columns: readonly Column[]): Sql =>
+  sql`(${json}) - ${columns.map(({ name }) => name)}::text[]`
 
 const memberText = (json: Sql, name: string): Sql => sql`nullif((${json}) -> ${name}::text, 'null')::text`
 

@@ -68,15 +68,25 @@ export type Column = ColumnType & {
   readonly position: number
   readonly nullable: boolean
   readonly default: string | undefined
-  /** The expression of a generated column that is not stored, which no index can be over. */
-  readonly virtual: string | undefined
   readonly comment: string | undefined
   readonly isPrimaryKey: boolean
   /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
   readonly isGenerated: boolean
+  /** How PostgreSQL computes it from other columns of its row. */
+  readonly generation: Generation | undefined
   /** GENERATED … AS IDENTITY of either kind. */
   readonly isIdentity: boolean
   readonly privileges: Privileges<'select' | 'insert' | 'update'>
+}
+
+export type Generation = {
+  /** The oid of its definition; another expression is another definition. */
+  readonly definition: number
+  readonly expression: string
+  /** Computed when it is read. Triggers see null. */
+  readonly isVirtual: boolean
+  /** The columns in the expression; for virtual ones only. */
+  readonly reads: readonly string[]
 }
 
 /** What depends on the type of a column alone. */
@@ -102,6 +112,8 @@ export type ColumnType = {
   readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
   /** Of an enum, or of the elements of an array of one. */
   readonly enumValues: readonly string[] | undefined
+  /** False: `jsonb_populate_record` does not read the JSON that PostgreSQL writes of its values. */
+  readonly readsBack: boolean
 }
 
 /** What decides the JSON form of a type. */

@@ -8,8 +8,9 @@ const MAX_CHARS = sql`200000`
  * The searched text of a column. An index serves a search only if both use the same expression, so it is defined once;
  * without `row` for the definition of an index. In a search PostgreSQL puts the expression in the place of a virtual column.
  */
-export const searchedText = ({ ident, virtual }: Column, row?: Ident): Sql => {
-  const value = row ? sql`${row}.${ident}` : virtual === undefined ? sql`${ident}` : catalogueExpression(`(${virtual})`)
+export const searchedText = ({ ident, generation }: Column, row?: Ident): Sql => {
+  const plain = row ? sql`${row}.${ident}` : sql`${ident}`
+  const value = !row && generation?.isVirtual ? catalogueExpression(`(${generation.expression})`) : plain
   return sql`pg_catalog.left(${value}::text, ${MAX_CHARS})`
 }
 

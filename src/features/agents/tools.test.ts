@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AGENTS, agentTokens, agentTools, registerAgent, rpc } from '../../../test/kit/agents.ts'
+import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: AGENTS })
@@ -47,6 +48,29 @@ test('a write is tried, then confirmed, and can be undone', async () => {
   const backDone = await tool('undo', { request_id: undone.content.request_id, confirm: back.content.confirm })
   assert.equal(backDone.isError, false, backDone.text)
   assert.equal((await tool('get', { table: 'notes', id: String(id) })).content.title, 'a')
+})
+
+test('what is computed of a row is told, and does not keep it from being undone', {
+  skip: withoutVirtualColumns,
+}, async () => {
+  await api.sql(`create table lines (id int primary key, owner uuid default svc.uid(), body text,
+      loud text generated always as (upper(body)));
+    alter table lines enable row level security; create policy own on lines using (owner = svc.uid());
+    grant all on lines to svc_authenticated; select svc.watch('lines')`)
+  const tool = agentTools(api, (await agentTokens(api, bo)).access)
+  const confirmed = async (name: string, request: object) => {
+    const { content: tried } = await tool(name, request)
+    const { content: done } = await tool(name, { ...request, confirm: tried.confirm })
+    return { changes: tried.changes?.[0].changes, request_id: done.request_id, error: done.error }
+  }
+  await eventually(async () =>
+    assert.ok((await confirmed('create', { table: 'lines', body: { id: 1, body: 'a' } })).request_id),
+  )
+  const { changes, request_id } = await confirmed('update', { table: 'lines', id: '1', body: { body: 'b' } })
+  assert.deepEqual(changes, { body: { old: 'a', new: 'b' }, loud: { old: 'A', new: 'B' } })
+  await api.sql(`alter table lines alter loud set expression as (body || '!')`)
+  assert.equal((await confirmed('undo', { request_id })).error, undefined)
+  assert.deepEqual(await api.sql('select body, loud from lines'), [{ body: 'a', loud: 'a!' }])
 })
 
 test('a function that writes nothing needs no second step, another one does', async () => {

@@ -63,7 +63,7 @@ function inverseOf({ oid, action, old, new: now }: UndoneChange, schema: Schema,
       return {
         route: ONE('DELETE'),
         request: { params: { table: name, id: keyIn(table, after) }, isWrite: true },
-        expects: after,
+        expects: written(table, after),
         oid,
       }
     case 'delete':
@@ -77,7 +77,7 @@ function inverseOf({ oid, action, old, new: now }: UndoneChange, schema: Schema,
       return {
         route: ONE('PATCH'),
         request: { params: { table: name, id: keyIn(table, after) }, body, isWrite: true },
-        expects: after,
+        expects: written(table, after),
         oid,
       }
     }

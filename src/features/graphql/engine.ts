@@ -27,7 +27,7 @@ import {
   readVariables,
   requireWithinLimits,
 } from './document/document.ts'
-import { asRefusal } from './document/refusal.ts'
+import { asRefusal, InvalidDocument } from './document/refusal.ts'
 import { validationErrors } from './document/validation.ts'
 import { coerceVariables } from './document/variables.ts'
 import { Introspection } from './introspection.ts'
@@ -114,9 +114,10 @@ export class GraphEngine {
   live(request: GraphqlRequest): (LiveQuery & { readonly field: string }) | undefined {
     const operation = chooseOperation(this.#documents.read(request.query).document, request.operationName)
     if (operation.node.operation !== 'subscription') return undefined
+    requireWithinLimits(measureCost(operation, new Map()), this.#deps.limits)
     return {
       key: JSON.stringify(['graphql', request]),
-      field: fieldOf(operation),
+      field: fieldOf(operation, request.variables),
       plan: async (who) => {
         let refusals: readonly Failure[] = []
         const plan = await findOrRefresh(this.#deps.schema, async (schema) => {
@@ -127,7 +128,7 @@ export class GraphEngine {
         }).catch((error: unknown) => {
           throw asRefusal(error)
         })
-        if (!plan) throw badRequest(refusals.map(({ message }) => message).join('; '), 'invalid_document')
+        if (!plan) throw new InvalidDocument(refusals)
         return plan
       },
     }

@@ -15,7 +15,7 @@ import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { toAppError } from '../../http/wire/error-response.ts'
 import { parseExactly } from './document/exact-numbers.ts'
-import { asRefusal } from './document/refusal.ts'
+import { asRefusal, InvalidDocument } from './document/refusal.ts'
 import type { GraphEngine } from './engine.ts'
 import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
 import { responseText } from './response.ts'
@@ -76,7 +76,7 @@ export type SocketRequests = {
   readonly isEnabled: boolean
   live(text: string): Promise<(LiveQuery & { readonly field: string }) | undefined>
   answer(caller: Caller, text: string): Promise<string>
-  failure(error: unknown): object
+  failures(error: unknown): readonly object[]
 }
 
 export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRequests } {
@@ -149,9 +149,10 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
       if (result.wrote) deps.log.wake()
       return responseText(result)
     },
-    failure: (error) => {
+    failures: (error) => {
+      if (error instanceof InvalidDocument) return error.failures
       const { message, status: code, errorCode } = toAppError(asRefusal(error))
-      return { message, extensions: { code, error: errorCode } }
+      return [{ message, extensions: { code, error: errorCode } }]
     },
   }
   return { routes, requests }

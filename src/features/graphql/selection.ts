@@ -38,6 +38,19 @@ export function selectionOf(
   operation: Operation,
   variables: Variables,
 ): SelectedField[] {
+  return [...mergedFields(sets, operation, variables)].map(([key, { node, inner }]) => {
+    if (key.length > MAX_KEY_BYTES)
+      throw badRequest(`alias "${key.slice(0, 20)}…" is longer than ${MAX_KEY_BYTES} characters`, 'query_too_complex')
+    return { key, node, field: type.getFields()[node.name.value], inner }
+  })
+}
+
+/** By their keys in the response. */
+export function mergedFields(
+  sets: readonly SelectionSetNode[],
+  { fragments }: Operation,
+  variables: Variables,
+): ReadonlyMap<string, { readonly node: FieldNode; readonly inner: readonly SelectionSetNode[] }> {
   const found = new Map<string, { node: FieldNode; inner: SelectionSetNode[] }>()
   const add = (node: FieldNode): void => {
     const key = node.alias?.value ?? node.name.value
@@ -55,17 +68,13 @@ export function selectionOf(
       if (selection.kind === Kind.FIELD) add(selection)
       else if (selection.kind === Kind.INLINE_FRAGMENT) walk(selection.selectionSet)
       else {
-        const fragment = operation.fragments.get(selection.name.value)
+        const fragment = fragments.get(selection.name.value)
         if (fragment) walk(fragment.selectionSet)
       }
     }
   }
   for (const set of sets) walk(set)
-  return [...found].map(([key, { node, inner }]) => {
-    if (key.length > MAX_KEY_BYTES)
-      throw badRequest(`alias "${key.slice(0, 20)}…" is longer than ${MAX_KEY_BYTES} characters`, 'query_too_complex')
-    return { key, node, field: type.getFields()[node.name.value], inner }
-  })
+  return found
 }
 
 function isSame(one: FieldNode, other: FieldNode): boolean {

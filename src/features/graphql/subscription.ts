@@ -1,11 +1,12 @@
-import { type DocumentNode, type GraphQLObjectType, Kind } from 'graphql'
+import type { DocumentNode, GraphQLObjectType } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import { isMissingOperator } from '../../db/pg-errors.ts'
 import type { LivePlan } from '../../db/rows/live-query.ts'
 import { Slots } from '../../db/sql.ts'
 import type { Operation } from './document/document.ts'
+import type { Variables } from './document/variables.ts'
 import { type Compilation, compileLive } from './query.ts'
-import { meaningOf, selectionOf } from './selection.ts'
+import { meaningOf, mergedFields, selectionOf } from './selection.ts'
 import type { TypeSystem } from './type-system.ts'
 
 /** A document that is valid for the tables of its caller. */
@@ -14,10 +15,10 @@ export type Prepared = { readonly c: Compilation; readonly system: TypeSystem; r
 const notOne = () => badRequest('a subscription has exactly one field', 'invalid_document')
 
 /** The key of the one field that a subscription has (GraphQL specification, section 5.2.3). */
-export function fieldOf({ node }: Operation): string {
-  const [only, ...others] = node.selectionSet.selections
-  if (only?.kind !== Kind.FIELD || others.length > 0) throw notOne()
-  return (only.alias ?? only.name).value
+export function fieldOf(operation: Operation, variables: Variables): string {
+  const [only, ...others] = mergedFields([operation.node.selectionSet], operation, variables).keys()
+  if (only === undefined || others.length > 0) throw notOne()
+  return only
 }
 
 /** Whichever table it reads changes, it is read again; what is sent is the whole answer. */

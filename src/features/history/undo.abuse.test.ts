@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
+import { postgresMajor, withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../test/kit/kit.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
+
+const withoutPeriods = postgresMajor < 18 && `PostgreSQL ${postgresMajor} has no keys of periods`
 
 let api: InProcessServer
 let ana: SignedUp
@@ -93,6 +97,30 @@ test('what the API wrote to tables that are not watched is undone and logged', a
   assert.deepEqual(await state(), before)
 })
 
+test('a row is undone whatever became of what is computed of it', { skip: withoutVirtualColumns }, async () => {
+  await api.sql(`create table lines (id int primary key, body text, loud text generated always as (upper(body)));
+    select svc.watch('lines')`)
+  const write = async (call: `${'POST' | 'PATCH'} /${string}`, id: string, body: string) => {
+    const { status } = await api.call(call, { as: 'admin', json: { id: 1, body }, ...named(id) })
+    assert.ok(status < 300)
+  }
+  await eventually(() => write('POST /api/collections/lines', 'made', 'a'))
+  await write('PATCH /api/collections/lines/1', 'first', 'b')
+  assert.equal((await undo({ request_id: 'first' })).status, 200)
+  assert.deepEqual(await api.sql('select body, loud from lines'), [{ body: 'a', loud: 'A' }])
+  await write('PATCH /api/collections/lines/1', 'second', 'c')
+  // As it was logged before the server computed such columns.
+  await api.sql(`update svc.change_log set record = (record::jsonb || '{"loud": null}')::json,
+    old_record = (old_record::jsonb || '{"loud": null}')::json where table_oid = 'lines'::regclass`)
+  assert.equal((await undo({ request_id: 'second' })).status, 200)
+  await write('PATCH /api/collections/lines/1', 'third', 'd')
+  await api.sql('alter table lines alter loud set expression as (body || body)')
+  assert.equal((await undo({ request_id: 'third' })).status, 200)
+  assert.deepEqual(await api.sql('select body, loud from lines'), [{ body: 'a', loud: 'aa' }])
+  assert.equal((await undo({ request_id: 'made', force: true })).status, 200)
+  assert.deepEqual(await api.sql('select from lines'), [])
+})
+
 test('a row that has changed since is a conflict, A to B to A is none, and force overwrites', async () => {
   await api.sql(`insert into plain values (1, 'a'), (2, 'a'), (3, 'a')`)
   for (const id of [1, 2, 3]) {
@@ -158,6 +186,137 @@ test('a value that was taken since is a conflict with the database’s words', a
   const { status, body } = await undo({ request_id: 'renamed' })
   assert.equal(status, 409)
   assert.match(body.conflicts[0].message, /duplicate key value/)
+})
+
+test('a value that a deferrable constraint keeps to one row is a conflict when it was taken since', async () => {
+  await api.sql(`create extension if not exists btree_gist;
+    create table named (id int primary key, slug text unique deferrable initially deferred);
+    create table marked (id int primary key, slug text, tag text, unique (slug, tag) deferrable initially immediate);
+    create table numbered (id int primary key deferrable initially deferred, v text);
+    create table booked (id int primary key, room int, span int4range,
+      exclude using gist (room with =, span with &&) where (room > 0) deferrable initially deferred);
+    create table parted (id int, part int, slug text, primary key (id, part)) partition by list (part);
+    create table parted_1 partition of parted for values in (1);
+    alter table parted_1 add unique (slug) deferrable`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/parted')).status, 200))
+  const cases = [
+    ['named', '1', { id: 1, slug: 'a' }, { id: 2, slug: 'a' }],
+    ['marked', '1', { id: 1, slug: 'a', tag: 'x' }, { id: 2, slug: 'a', tag: 'x' }],
+    ['booked', '1', { id: 1, room: 1, span: '[1,5)' }, { id: 2, room: 1, span: '[4,9)' }],
+    ['parted', '1,1', { id: 1, part: 1, slug: 'a' }, { id: 2, part: 1, slug: 'a' }],
+  ] as const
+  for (const [table, key, row, taken] of cases) {
+    await api.call(`POST /api/collections/${table}`, { json: row })
+    assert.equal((await api.call(`DELETE /api/collections/${table}/${key}`, named(`gone-${table}`))).status, 204)
+    assert.equal((await api.call(`POST /api/collections/${table}`, { json: taken })).status, 201)
+    for (const more of [{ dry_run: true }, {}, { force: true }]) {
+      const { status, body } = await undo({ request_id: `gone-${table}`, ...more })
+      assert.deepEqual([status, body.conflicts?.length], [409, 1], `${table} ${JSON.stringify(body)}`)
+      assert.match(body.conflicts[0].message, /^another row conflicts with it: \w+$/)
+    }
+    assert.equal((await api.sql(`select from ${table}`)).length, 1)
+  }
+  // What is null, or is not covered, conflicts with nothing.
+  await api.sql('delete from marked; delete from booked')
+  for (const [table, row] of [
+    ['marked', { id: 3, slug: 'a' }],
+    ['booked', { id: 3, room: -1, span: '[1,5)' }],
+  ] as const) {
+    await api.call(`POST /api/collections/${table}`, { json: row })
+    await api.call(`DELETE /api/collections/${table}/3`, named(`free-${table}`))
+    await api.call(`POST /api/collections/${table}`, { json: { ...row, id: 4 } })
+    assert.equal((await undo({ request_id: `free-${table}` })).status, 200)
+  }
+  // Values that change places.
+  await api.sql(`delete from named; insert into named values (1, 'a'), (2, 'b'); select svc.watch('named')`)
+  await api.sql(
+    `begin; set local svc.request_id = 'swapped'; update named set slug = case slug when 'a' then 'b' else 'a' end; commit`,
+  )
+  assert.equal((await undo({ request_id: 'swapped' })).status, 200)
+  assert.deepEqual(await api.sql('select slug from named order by id'), [{ slug: 'a' }, { slug: 'b' }])
+})
+
+test('beside writers an undo keeps deferrable constraints', async () => {
+  await api.sql('create table slugs (id int primary key, slug text unique deferrable initially deferred)')
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/slugs')).status, 200))
+  await api.call('POST /api/collections/slugs', { json: { id: 1, slug: 'a' } })
+  await api.call('DELETE /api/collections/slugs/1', named('unslugged'))
+  const writer = await openConnection({ url: api.databaseUrl })
+  await writer.query(`begin; insert into slugs values (2, 'a')`)
+  const undoing = undo({ request_id: 'unslugged' })
+  await eventually(async () =>
+    assert.equal((await api.sql(`select from pg_locks where not granted and relation = 'slugs'::regclass`)).length, 1),
+  )
+  await writer.query('commit')
+  await writer.end()
+  assert.equal((await undoing).status, 409)
+  assert.deepEqual(await api.sql('select id from slugs'), [{ id: '2' }])
+})
+
+test('foreign keys are checked as the database checks them', async () => {
+  await api.sql(`create extension if not exists citext;
+    create collation any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    create table words (word citext primary key);
+    create table uses (id int primary key, word citext references words);
+    create table names (name text collate any_case primary key);
+    create table calls (id int primary key, name text collate any_case references names);
+    create table codes (code text collate "C" primary key);
+    create table plates (id int primary key, code text collate "POSIX" references codes);
+    insert into words values ('AB'); insert into names values ('AB'); insert into codes values ('ab')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/plates')).status, 200))
+  for (const [parents, children, column] of [
+    ['words', 'uses', 'word'],
+    ['names', 'calls', 'name'],
+    ['codes', 'plates', 'code'],
+  ] as const) {
+    await api.call(`POST /api/collections/${children}`, { json: { id: 1, [column]: 'ab' } })
+    await api.call(`DELETE /api/collections/${children}/1`, named(`gone-${children}`))
+    const back = await undo({ request_id: `gone-${children}` })
+    assert.equal(back.status, 200, back.text)
+    await api.call(`POST /api/collections/${parents}`, {
+      json: { [column]: parents === 'codes' ? 'cd' : 'CD' },
+      ...named(`made-${parents}`),
+    })
+    await api.sql(`insert into ${children} values (2, 'cd')`)
+    const orphan = await undo({ request_id: `made-${parents}`, force: true })
+    assert.match(orphan.body.conflicts?.[0].message, /rows refer to it/, orphan.text)
+    await api.sql(`delete from ${children} where id = 2`)
+    assert.equal((await undo({ request_id: `made-${parents}` })).status, 200)
+  }
+})
+
+test('keys of periods are held whole, and keys that are not enforced are not', { skip: withoutPeriods }, async () => {
+  await api.sql(`create extension if not exists btree_gist;
+    create table jobs (id int, at daterange, primary key (id, at without overlaps));
+    create table shifts_of (id int primary key, job int, at daterange, foreign key (job, period at) references jobs (id, period at));
+    create table loosely (id int primary key, plain int references plain not enforced);
+    insert into jobs values (1, '[2024-01-01,2024-06-01)'), (1, '[2024-06-01,2025-01-01)');
+    select svc.watch('jobs')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/loosely')).status, 200))
+  await api.call('POST /api/collections/shifts_of', { json: { id: 1, job: 1, at: '[2024-05-01,2024-07-01)' } })
+  await api.call('DELETE /api/collections/shifts_of/1', named('unshifted'))
+  const back = await undo({ request_id: 'unshifted' })
+  assert.equal(back.status, 200, back.text)
+  await api.call('DELETE /api/collections/shifts_of/1', named('unshifted-again'))
+  await api.sql(`delete from jobs where at @> '2024-06-15'::date`)
+  assert.match((await undo({ request_id: 'unshifted-again' })).body.conflicts[0].message, /is gone: shifts_of/)
+  await api.sql(`begin; set local svc.request_id = 'made-job'; insert into jobs values (1, '[2024-06-01,2025-01-01)'); commit;
+    insert into shifts_of values (2, 1, '[2024-05-01,2024-07-01)')`)
+  assert.match((await undo({ request_id: 'made-job' })).body.conflicts[0].message, /rows refer to it: shifts_of/)
+  await api.sql('delete from shifts_of')
+  assert.equal((await undo({ request_id: 'made-job' })).status, 200)
+  await api.call('POST /api/collections/loosely', { json: { id: 1, plain: 77 } })
+  await api.call('DELETE /api/collections/loosely/1', named('loose'))
+  assert.equal((await undo({ request_id: 'loose' })).status, 200)
+})
+
+test('rows of tables that inherit are left alone', async () => {
+  await api.sql(`create table trees (id int primary key, v text); create table oaks (primary key (id)) inherits (trees);
+    insert into oaks values (1, 'oak')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/oaks')).status, 200))
+  await api.call('POST /api/collections/trees', { json: { id: 1, v: 'tree' }, ...named('planted') })
+  assert.equal((await undo({ request_id: 'planted' })).status, 200)
+  assert.deepEqual(await api.sql('select tableoid::regclass as "table", v from trees'), [{ table: 'oaks', v: 'oak' }])
 })
 
 test('renamed columns are followed, and columns made later keep their values', async () => {

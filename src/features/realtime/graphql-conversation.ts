@@ -19,8 +19,8 @@ export type GraphqlRequests = {
   live(text: string): Promise<(LiveQuery & { readonly field: string }) | undefined>
   /** The whole response, as JSON text. */
   answer(caller: { who: Identity; requestId: string; cancelSignal: CancelSignal }, text: string): Promise<string>
-  /** An entry of `errors`. */
-  failure(error: unknown): object
+  /** The entries of `errors`. */
+  failures(error: unknown): readonly object[]
 }
 
 export type GraphqlConversationDeps = {
@@ -173,7 +173,7 @@ export class GraphqlConversation {
 
   #fail(id: string, error: unknown): void {
     this.#end(id)
-    this.#client.sendMessage({ id, type: 'error', payload: [this.#deps.graphql.failure(error)] })
+    this.#client.sendMessage({ id, type: 'error', payload: this.#deps.graphql.failures(error) })
   }
 
   #end(id: string): void {

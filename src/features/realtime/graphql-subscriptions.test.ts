@@ -94,6 +94,40 @@ test('queries and mutations go over the same socket; what is refused is an error
   await client.dispose()
 })
 
+test('the one field may stand in fragments and more than once; each refusal is an entry of its own', async () => {
+  const client = clientOf(ana.token)
+  const written = [
+    'subscription { ...F } fragment F on Subscription { of: people(limit: 1) { name } }',
+    'subscription { ... on Subscription { of: people(limit: 1) { name } } }',
+    'subscription { of: people(limit: 1) { id } of: people(limit: 1) { name } people @include(if: false) { id } }',
+  ]
+  for (const [i, query] of written.entries()) {
+    const { heard, stop } = listen(client, query)
+    await eventually(() => assert.equal(heard.results.length, 1, JSON.stringify(heard.errors)))
+    assert.deepEqual(Object.keys(heard.results[0].data), ['of'])
+    assert.deepEqual(Object.keys(heard.results[0].data.of[0]), i === 2 ? ['id', 'name'] : ['name'])
+    stop()
+  }
+  const refused = async (query: string): Promise<string[]> => {
+    const { heard } = listen(client, query)
+    await eventually(() => assert.equal(heard.errors.length, 1, JSON.stringify(heard.results)))
+    return heard.errors[0].map(({ message }: { message: string }) => message)
+  }
+  for (const query of [
+    'subscription { ...F } fragment F on Subscription { people { id } notes { id } }',
+    'subscription { people @skip(if: true) { id } }',
+  ]) {
+    assert.deepEqual(await refused(query), ['a subscription has exactly one field'])
+  }
+  assert.match(String(await refused('subscription { ...F } fragment F on Subscription { ...F }')), /within itself/)
+  const both = await refused('subscription { people { qqqqqq zzzzzz } }')
+  assert.deepEqual(
+    both,
+    ['qqqqqq', 'zzzzzz'].map((name) => `Cannot query field "${name}" on type "people".`),
+  )
+  await client.dispose()
+})
+
 test('over HTTP there are no subscriptions, and introspection shows them', async () => {
   const query = 'subscription { notes { id } }'
   const { body } = await api.call('POST /api/graphql', { as: ana.token, json: { query } })

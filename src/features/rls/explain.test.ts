@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { startServer } from '../../../test/kit/kit.ts'
+import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer()
@@ -266,3 +267,49 @@ async function happens(
     await api.sql('rollback')
   }
 }
+
+test('given rows have the values of generated columns that a write would give them', async () => {
+  await api.sql(`
+    create function is_secret(body text) returns boolean immutable language sql as $$ select body like 'secret%' $$;
+    create table cards (id int primary key, body text, hidden boolean generated always as (is_secret(body)) stored,
+      size int generated always as (length(body)) stored);
+    alter table cards enable row level security;
+    create policy readable on cards for select using (true);
+    create policy inserts on cards for insert with check (hidden is not true and size < 9);
+    create policy updates on cards for update using (hidden is not true) with check (hidden is not true and size < 9)`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/cards')).status, 200))
+  const write = async (operation: string, row: { body: string; id?: number }, hidden?: boolean) => {
+    const call = operation === 'insert' ? 'POST /api/collections/cards' : 'PATCH /api/collections/cards/1'
+    const { body } = await explain({
+      table: 'cards',
+      operation,
+      row: { ...row, ...(hidden !== undefined && { hidden }) },
+      ...(operation === 'update' && { id: 1 }),
+    })
+    assert.equal(body.allowed, (await api.call(call, { json: row })).status < 300, JSON.stringify(body))
+    return body.allowed
+  }
+  assert.equal(await write('insert', { id: 1, body: 'open' }), true)
+  assert.equal(await write('insert', { id: 2, body: 'secret' }), false)
+  // What the database computes nobody gives.
+  assert.equal(await write('insert', { id: 3, body: 'secret' }, false), false)
+  assert.equal(await write('insert', { id: 4, body: 'too long a body' }), false)
+  assert.equal(await write('update', { body: 'secret' }), false)
+  assert.equal(await write('update', { body: 'told' }), true)
+})
+
+test('of a deleted row the values of virtual columns are computed', { skip: withoutVirtualColumns }, async () => {
+  await api.sql(`
+    create table slips (id int primary key, body text, hidden boolean generated always as (body like 'secret%'));
+    alter table slips enable row level security;
+    create policy readable on slips for select using (hidden is not true);
+    select svc.watch('slips');
+    insert into slips values (1, 'secret'), (2, 'open'); delete from slips;
+    update svc.change_log set old_record = (old_record::jsonb || '{"hidden": null}')::json where table_oid = 'slips'::regclass`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/slips')).status, 200))
+  const verdicts: boolean[] = []
+  for (const id of [1, 2]) verdicts.push((await explain({ table: 'slips', operation: 'select', id })).body.allowed)
+  assert.deepEqual(verdicts, [false, true])
+  const { body } = await explain({ table: 'slips', operation: 'select', row: { id: 3, body: 'secret' } })
+  assert.equal(body.allowed, false)
+})

@@ -3,7 +3,7 @@ import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/id
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
 import { findStreamed } from '../../db/schema/lookup.ts'
-import { rowAlias, rowImage } from '../../db/schema/row-image.ts'
+import { rowAlias, rowImage, rowToWrite } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
@@ -46,7 +46,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
     const groups = (isOfChannels || isOfFiles) && request.operation === 'insert' ? all.slice(0, 1) : all
     const results = new Map<string, CheckResult>()
     for (const check of groups.flatMap((group) => group.checks)) {
-      if (!results.has(keyOf(check))) results.set(keyOf(check), await runCheck(db, who, schema, table, check, images))
+      if (!results.has(keyOf(check))) results.set(keyOf(check), await runCheck(db, who, check, images))
     }
     // Of files the server itself adds what callers may not write.
     const written = isOfFiles ? [] : Object.keys(request.row ?? {})
@@ -89,8 +89,8 @@ async function identityOf(db: Db, { userId, claims }: ExplainRequest): Promise<I
   }
 }
 
-/** The current and the new row, as JSON texts. */
-type Images = { using: string; check: string }
+/** The current and the new row, as FROM items. */
+type Images = { using: Sql; check: Sql }
 
 async function imagesFor(
   db: Db,
@@ -100,21 +100,23 @@ async function imagesFor(
   { operation, id, row }: ExplainRequest,
 ): Promise<Images> {
   const given = row === undefined ? undefined : JSON.stringify(row)
+  const at = { schema, table }
   if (operation === 'insert' || id === undefined) {
     if (given === undefined) throw badRequest(operation === 'insert' ? 'row is required' : 'id or row is required')
-    await requireRow(db, admin, schema, table, given)
-    return { using: given, check: given }
+    const image = rowToWrite(at, sql`${given}::jsonb`)
+    await requireRow(db, admin, image)
+    return { using: image, check: image }
   }
-  const image = await stored(db, admin, schema, table, keyParts(table, id))
-  const now = found(image, 'record not found', 'record_not_found')
-  const next = given === undefined ? now : await db.fly(SYSTEM, sql`select (${now}::jsonb || ${given}::jsonb)::text`)
-  if (given !== undefined) await requireRow(db, admin, schema, table, next ?? now)
-  return { using: now, check: next ?? now }
+  const now = found(await stored(db, admin, schema, table, keyParts(table, id)), 'record not found', 'record_not_found')
+  const using = rowImage(at, sql`${now}::jsonb`)
+  if (given === undefined) return { using, check: using }
+  const check = rowToWrite(at, sql`(${now}::jsonb || ${given}::jsonb)`)
+  await requireRow(db, admin, check)
+  return { using, check }
 }
 
 /** Reports an invalid value once, before every policy fails on it. */
-const requireRow = (db: Db, admin: Identity, schema: Schema, table: Table, image: string): Promise<unknown> =>
-  db.fly(admin, sql`select 1 from ${rowImage({ schema, table }, sql`${image}::jsonb`)}`)
+const requireRow = (db: Db, admin: Identity, image: Sql): Promise<unknown> => db.fly(admin, sql`select 1 from ${image}`)
 
 function keyParts(table: Table, id: string): string[] {
   const { length } = table.primaryKey
@@ -142,16 +144,8 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
 
 const keyOf = ({ policy, part, expression }: PolicyCheck): string => `${part} ${policy.name} ${expression}`
 
-async function runCheck(
-  db: Db,
-  who: Identity,
-  schema: Schema,
-  table: Table,
-  check: PolicyCheck,
-  images: Images,
-): Promise<CheckResult> {
-  const row = rowImage({ schema, table }, sql`${images[check.part]}::jsonb`)
-  const statement = sql`select (${catalogueExpression(check.expression)})::text from ${row}`
+async function runCheck(db: Db, who: Identity, check: PolicyCheck, images: Images): Promise<CheckResult> {
+  const statement = sql`select (${catalogueExpression(check.expression)})::text from ${images[check.part]}`
   try {
     const [, text] = await db.fly(who, [q.readOnly, statement], { kind: 'slow', timeoutMs: TIMEOUT_MS })
     return { ...check, verdict: text === null ? null : text === 'true' }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutVirtual } from '../../../test/kit/cluster.ts'
+import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 import { scansDuring } from '../../../test/kit/scans.ts'
 import { openConnection } from '../../db/protocol/driver.ts'
@@ -65,7 +65,7 @@ test('what cannot be indexed is refused in the words of the contract', async () 
 })
 
 test('a text column that is computed when it is read is searched by the index too', {
-  skip: withoutVirtual,
+  skip: withoutVirtualColumns,
 }, async () => {
   const query = `create table people (id int primary key, first text, last text not null, email text,
       name text generated always as (coalesce(first || ' ', '') || upper(last)) virtual);

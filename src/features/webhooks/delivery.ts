@@ -4,7 +4,7 @@ import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { GiveUp, type Queue, RetryIn } from '../../db/queue/queue.ts'
+import { type Queue, RetryIn } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { attempt, cut, type DeliveryOutcome } from './attempt.ts'
@@ -57,13 +57,15 @@ export function createDelivery(deps: Deps): Delivery {
     const record = attemptRecord(event, id, attemptNumber, outcome)
     if (outcome.success) return record
     await db.run(SYSTEM, record)
-    const reason = outcome.error ?? 'failed'
     if (outcome.statusCode === 410) {
       // 410 means gone for good: the webhook is disabled until an administrator enables it again.
-      await db.run(SYSTEM, [queue.clear(WEBHOOK_KIND, event.webhookId), disableHook(event.webhookId)])
-      observe({ message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
-      throw new GiveUp(reason)
+      const disabled = await db.run(SYSTEM, [queue.clear(WEBHOOK_KIND, event.webhookId), disableHook(event.webhookId)])
+      if (disabled > 0) {
+        observe({ message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
+      }
+      return undefined
     }
+    const reason = outcome.error ?? 'failed'
     if (outcome.retryAfter !== undefined && (outcome.statusCode === 429 || outcome.statusCode === 503)) {
       throw new RetryIn(outcome.retryAfter, reason)
     }

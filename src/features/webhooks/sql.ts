@@ -42,7 +42,7 @@ export const changeHook = (
   where w.id = ${id}::uuid returning ${RECORD}::text as record`
 
 export const disableHook = (id: string): Sql =>
-  sql`update svc.webhooks set enabled = false, updated_at = now() where id = ${id}::uuid`
+  sql`update svc.webhooks set enabled = false, updated_at = now() where id = ${id}::uuid and enabled`
 
 export const removeHook = (id: string): Sql => sql`delete from svc.webhooks where id = ${id}::uuid returning id`
 

@@ -325,13 +325,22 @@ test('Retry-After of a 429 is obeyed', async () => {
   await asAdmin(`DELETE /api/webhooks/${id}`)
 })
 
-test('a receiver that is gone (410) puts its webhook to sleep', async () => {
-  const sink = await receiver((_request, response) => void response.writeHead(410).end())
+test('a receiver that is gone (410) puts its webhook to sleep, which is said once, however many events were under way', async () => {
+  const before = api.observations.length
+  const waiting: (() => void)[] = []
+  const sink = await receiver((_request, response) => {
+    waiting.push(() => response.writeHead(410).end())
+    if (waiting.length === 3) for (const answer of waiting) answer()
+  })
   const { id } = await make({ url: sink.url, events: ['create'] })
-  await post('gone')
+  for (const title of ['one', 'two', 'three']) await post(title)
   await eventually(async () => assert.equal((await asAdmin(`GET /api/webhooks/${id}`)).body.enabled, false))
-  await eventually(async () => assert.equal((await api.sql('select from svc.queue')).length, 0))
-  assert.equal(sink.received.length, 1)
+  await queueIsEmpty()
+  assert.equal(sink.received.length, 3)
+  const { body } = await asAdmin(`GET /api/webhooks/${id}/deliveries`)
+  assert.deepEqual(new Set(body.items.map(({ statusCode }: { statusCode: number }) => statusCode)), new Set([410]))
+  const said = () => api.observations.slice(before).map(({ message }) => message)
+  await eventually(() => assert.deepEqual(said(), ['webhook disabled: its receiver is gone']))
   await asAdmin(`DELETE /api/webhooks/${id}`)
 })
 

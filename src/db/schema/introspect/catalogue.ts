@@ -26,13 +26,14 @@ export type CatalogColumn = [
   attnum: number,
   name: string,
   type: string,
-  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8, and not stored 16. */
+  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8. */
   flags: number,
-  /** The default, or of a generated column that is not stored what it is computed from. */
-  expression: string | null,
+  defaultExpression: string | null,
   comment: string | null,
   /** Null unless the column has grants of its own. */
   privileges: PrivilegeBits | null,
+  /** Of a generated column. `reads`: of a virtual one, the columns in its expression. */
+  generation: [definition: number, expression: string, isVirtual: boolean, reads: string[] | null] | null,
 ]
 
 export type CatalogType = {
@@ -49,6 +50,7 @@ export type CatalogType = {
   baseKind: string
   baseCategory: string
   baseModifier: number
+  readsBack: boolean
   labels: string[] | null
 }
 

@@ -1,5 +1,5 @@
 import { Ident } from '../../sql.ts'
-import type { Column, ColumnType, Privilege, Privileges } from '../snapshot.ts'
+import type { Column, ColumnType, Generation, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
 export type TypeFacts = ColumnType & { readonly notNull: boolean }
@@ -32,6 +32,7 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
       : { geometryType: '', srid: 0, coordDimension: undefined }),
     jsonType: isArray || isVector ? 'array' : isSpatial ? 'object' : jsonType(type, isBuiltIn),
     enumValues: type.labels ?? undefined,
+    readsBack: type.readsBack,
     notNull: type.notNull,
   }
 }
@@ -83,7 +84,6 @@ const NOT_NULL = 1
 const IDENTITY_ALWAYS = 2
 const IDENTITY_BY_DEFAULT = 4
 const GENERATED = 8
-const VIRTUAL = 16
 
 export function columnOf(
   row: CatalogColumn,
@@ -91,7 +91,7 @@ export function columnOf(
   primaryKey: ReadonlySet<number>,
   ofTable: Privileges<ColumnPrivilege>,
 ): Column | undefined {
-  const [position, name, typeKey, flags, expression, comment, bits] = row
+  const [position, name, typeKey, flags, defaultExpression, comment, bits, generation] = row
   const type = types.get(typeKey)
   if (type === undefined) return undefined // dropped while the catalogue was read
   // Written out: spreading `type` into each of fifty thousand columns takes over 1.5 s of processor time; the whole
@@ -106,11 +106,11 @@ export function columnOf(
     typeKind: type.typeKind,
     isArray: type.isArray,
     nullable: (flags & NOT_NULL) === 0 && !type.notNull,
-    default: (flags & GENERATED) === 0 ? (expression ?? undefined) : undefined,
-    virtual: (flags & VIRTUAL) === 0 ? undefined : (expression ?? undefined),
+    default: defaultExpression ?? undefined,
     comment: comment ?? undefined,
     isPrimaryKey: primaryKey.has(position),
     isGenerated: (flags & (IDENTITY_ALWAYS | GENERATED)) !== 0,
+    generation: generation ? generationOf(generation) : undefined,
     isIdentity: (flags & (IDENTITY_ALWAYS | IDENTITY_BY_DEFAULT)) !== 0,
     isText: type.isText,
     isGeometry: type.isGeometry,
@@ -122,9 +122,17 @@ export function columnOf(
     coordDimension: type.coordDimension,
     jsonType: type.jsonType,
     enumValues: type.enumValues,
+    readsBack: type.readsBack,
     privileges: bits === null ? ofTable : columnPrivileges(bits),
   }
 }
+
+const generationOf = ([definition, expression, isVirtual, reads]: NonNullable<CatalogColumn[7]>): Generation => ({
+  definition,
+  expression,
+  isVirtual,
+  reads: reads ?? [],
+})
 
 type ColumnPrivilege = Exclude<Privilege, 'delete'>
 

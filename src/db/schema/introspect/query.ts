@@ -51,10 +51,16 @@ const tables = sql`
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
         a.attnum, a.attname, a.atttypid::text || ':' || a.atttypmod::text,
         case when a.attnotnull then 1 else 0 end + case a.attidentity when 'a' then 2 when 'd' then 4 else 0 end
-          + case a.attgenerated when '' then 0 when 'v' then 24 else 8 end,
-        case when a.attgenerated in ('', 'v') then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
+          + case when a.attgenerated <> '' then 8 else 0 end,
+        case when a.attgenerated = '' then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
         case when a.attacl is not null then
-          pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end) order by a.attnum)
+          pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end,
+        case when a.attgenerated <> '' then pg_catalog.json_build_array(
+          v.oid::pg_catalog.int8, pg_catalog.pg_get_expr(v.adbin, v.adrelid), a.attgenerated = 'v', case when a.attgenerated = 'v' then (
+          select pg_catalog.json_agg(distinct r.attname) from pg_catalog.pg_depend e
+          join pg_catalog.pg_attribute r on r.attrelid = a.attrelid and r.attnum = e.refobjsubid and r.attnum <> a.attnum
+          where e.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass and e.objid = v.oid
+            and e.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and e.refobjid = a.attrelid) end) end) order by a.attnum)
      from pg_catalog.pg_attribute a
      left join pg_catalog.pg_attrdef v on v.adrelid = a.attrelid and v.adnum = a.attnum
      left join pg_catalog.pg_description c
@@ -72,7 +78,7 @@ const types = sql`
     pg_catalog.format_type(u.oid, u.modifier) as formatted, n.nspname as schema, t.typname as name,
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
-    coalesce(d.modifier, u.modifier) as "baseModifier",
+    coalesce(d.modifier, u.modifier) as "baseModifier", svc.reads_back(b.oid) as "readsBack",
     case when b.typtype = 'e' or b.typcategory = 'A' then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
       from pg_catalog.pg_enum e where e.enumtypid = case b.typtype when 'e' then b.oid else b.typelem end) end as labels

@@ -233,6 +233,31 @@ test('without a key the rows are sent again when they have changed, and only the
   talker.close()
 })
 
+test('while a table shows a key twice, through one that inherits from it, its rows come without keys and never as a diff', async () => {
+  await api.sql(`create table drafts (id int primary key, body text);
+    create table archived (primary key (id)) inherits (drafts);
+    grant all on drafts, archived to svc_authenticated;
+    select svc.watch('drafts'), svc.watch('archived');
+    insert into drafts values (1, 'a'), (2, 'b')`)
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/drafts', { as: ana.token })).status, 200),
+  )
+  const talker = await talk(ana)
+  const { live: number } = await live(talker, 'drafts', { sort: 'id' }, { keys: true })
+  const steps = [
+    ['', [1, 2], 'rows'],
+    [`insert into archived values (1, 'c')`, undefined, 'rows'],
+    [`begin; delete from only drafts where id = 1; update drafts set body = body || '!'; commit`, [1, 2], 'rows'],
+    [`update drafts set body = 'd' where id = 2`, undefined, 'diff'],
+  ] as const
+  for (const [i, [statement, keys, type]] of steps.entries()) {
+    if (statement) await api.sql(statement)
+    await eventually(() => assert.equal(messages(talker, number).length, i + 1))
+    const message = messages(talker, number).at(-1)
+    assert.deepEqual([message?.type, message?.['keys']], [type, keys], statement)
+  }
+})
+
 test('TRUNCATE leaves an empty list', async () => {
   const talker = await talk(ana)
   await api.sql(`create table short (id int primary key); grant all on short to svc_authenticated;

@@ -221,8 +221,8 @@ export class LiveReader {
     const { rows: before } = group
     const held = heldOf(rows)
     const isSame = before !== undefined && isEqual(before, held)
-    const isKeyed = plan.isKeyed && !hasTwins(held) && !(before && hasTwins(before))
-    const changes = isKeyed && before && !isSame ? diffOf(before, rows) : undefined
+    const isKeyed = plan.isKeyed && !hasTwins(held)
+    const changes = isKeyed && before && !isSame && !hasTwins(before) ? diffOf(before, rows) : undefined
     const texts = rows.flatMap(({ r }) => (r === null ? [] : [r]))
     const keys = isKeyed ? held.map(({ k }) => k) : undefined
     const all = texts.length === rows.length ? LiveMessage.rows(position, texts, keys) : undefined

@@ -45,13 +45,14 @@ export function staying(
 export const isCalled = ({ schema, name }: Table, now: Survey[string]): boolean =>
   schema === now.schema && name === now.name
 
-/** Whether the snapshot knows the columns of a table, and who may read them, as the catalogue has them. */
+/** Whether the snapshot knows the columns of a table, how they are computed and who may read them, as the catalogue has them. */
 export const hasColumns = ({ columns }: Table, now: Survey[string]): boolean =>
   columns.size === now.columns.length &&
-  now.columns.every(([number, name, anon, authenticated]) => {
+  now.columns.every(([number, name, anon, authenticated, definition]) => {
     const known = columns.get(name)
     return (
       known?.position === number &&
+      (known.generation?.isVirtual ? known.generation.definition : null) === (definition ?? null) &&
       known.privileges.svc_anon.has('select') === anon &&
       known.privileges.svc_authenticated.has('select') === authenticated
     )

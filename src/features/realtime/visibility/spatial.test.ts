@@ -40,7 +40,7 @@ test('spatial and vector columns arrive as GeoJSON and arrays, under policies th
   forBo.close()
 })
 
-test('a watched table tells of spatial and vector columns the same way, whoever writes', {
+test('a watched table tells of spatial and vector columns the same way, whoever writes, and they come back by undo', {
   skip: withoutExtensions,
 }, async () => {
   const api = await startServer({ postgres: 'extensions', config: { 'auth.enabled': false } })
@@ -69,4 +69,15 @@ test('a watched table tells of spatial and vector columns the same way, whoever 
   ]
   assert.deepEqual(JSON.parse(old_record), row(7.123456789012))
   events.close()
+  const named = { headers: { 'x-request-id': 'gone' } }
+  const [{ id }] = (await api.sql(`select id from svc.changes where action = 'update'`)) as [{ id: string }]
+  assert.equal((await api.call('DELETE /api/collections/sights/1', named)).status, 204)
+  for (const [what, x] of [
+    [{ request_id: 'gone' }, 3],
+    [{ changes: [id] }, 7.123456789012],
+  ] as const) {
+    const { status, text: said } = await api.call('POST /api/admin/undo', { as: 'admin', json: what })
+    assert.equal(status, 200, said)
+    assert.deepEqual((await api.call('GET /api/collections/sights/1')).body, row(x))
+  }
 })

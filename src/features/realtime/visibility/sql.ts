@@ -1,13 +1,19 @@
 import { CALLER_SETTINGS, type DatabaseSession } from '../../../core/identity.ts'
 import { type Change, type ChangeLog, idOf } from '../../../db/changes/log.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
-import { rowAlias, rowImage, type TableInSchema } from '../../../db/schema/row-image.ts'
+import { heldColumns, rowAlias, rowImage, type TableInSchema } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
 export type PolicyState = { permissive: boolean; expression: string }
-/** `anon`, `authenticated`: whether that role may read it. */
-export type ColumnState = readonly [number: number, name: string, anon: boolean, authenticated: boolean]
+/** `anon`, `authenticated`: whether that role may read it. `definition`: of a virtual column. */
+export type ColumnState = readonly [
+  number: number,
+  name: string,
+  anon: boolean,
+  authenticated: boolean,
+  definition?: number | null,
+]
 /** Keyed by table oid; a table that is not there any more is missing. */
 export type Survey = Record<
   string,
@@ -35,7 +41,8 @@ const mayRead = (role: Sql): Sql =>
   sql`coalesce(has_schema_privilege(${role}, c.relnamespace, 'USAGE') and has_column_privilege(${role}, c.oid, a.attnum, 'SELECT'), false)`
 
 const COLUMNS = sql`(
-  select coalesce(json_agg(json_build_array(a.attnum, a.attname, ${mayRead(sql`'svc_anon'::name`)}, ${mayRead(sql`'svc_authenticated'::name`)})
+  select coalesce(json_agg(json_build_array(a.attnum, a.attname, ${mayRead(sql`'svc_anon'::name`)}, ${mayRead(sql`'svc_authenticated'::name`)},
+    case when a.attgenerated = 'v' then (select d.oid::int8 from pg_attrdef d where d.adrelid = a.attrelid and d.adnum = a.attnum) end)
     order by a.attnum), '[]')
   from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)`
 
@@ -132,6 +139,7 @@ export const imagesOf = (
 ): Sql => {
   const { table } = at
   const alias = rowAlias(table)
+  const needed = heldColumns(table, asked)
   const rows = (from: Sql): Sql =>
     sql`(select pg_catalog.json_build_object('numbers', coalesce(pg_catalog.array_agg(svc_n order by svc_n), '{}'),
       'array', coalesce(pg_catalog.array_agg(svc_row order by svc_n)::text, '{}')) from ${from})`
@@ -141,12 +149,12 @@ export const imagesOf = (
       ${renamed(sql`c.old_record`, names)} as o
     from ${logged(log, table, items)}
   ), svc_new as materialized (
-    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
+    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${needed}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
   ), svc_old as materialized (
     select svc_item.svc_n, ${alias} as svc_row
     from svc_item, ${rowImage(at, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
-      and svc_item.o ?& ${asked}::text[]
+      and svc_item.o ?& ${needed}::text[]
   )
   select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
     'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live and whole`)},
