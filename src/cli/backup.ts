@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import {
   addedExtensionsOf,
   backupPassphrase,
@@ -6,7 +8,7 @@ import {
   requireSafeTarget,
   sealsOf,
 } from '../app/backup-settings.ts'
-import { archiveOf } from '../app/backups.ts'
+import { archiveOf, originAt } from '../app/backups.ts'
 import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { auditStatement } from '../db/audit.ts'
@@ -84,10 +86,11 @@ export async function backupList(context: Context): Promise<number> {
       one.state,
       one.kind,
       megabytes(one.bytes),
+      one.server?.slice(0, 8) ?? '',
       one.verification ?? '',
-      one.error ?? '',
+      one.state === 'sealed' ? `sealed with another key: ${one.error}` : (one.error ?? ''),
     ])
-    context.print(textTable(['id', 'state', 'kind', 'size', 'verification', 'error'], rows))
+    context.print(textTable(['id', 'state', 'kind', 'size', 'server', 'verification', 'error'], rows))
   }
   return 0
 }
@@ -118,9 +121,14 @@ export async function backupVerify(context: Context): Promise<number> {
 export async function backupPrune(context: Context): Promise<number> {
   const { config } = context.config()
   requireNoDrill(config)
-  const pruned = await withTarget(context, config, (target, seals) => pruneBackups(target, seals, config.backup.keep))
-  const { backups, files, segments } = pruned
-  const text = `removed ${backups.length} backups, ${files} files and ${segments} segments of the log`
+  requireDatabase(config)
+  const { keep } = config.backup
+  const pruned = await withTarget(context, config, async (target, seals) => {
+    return pruneBackups({ target, seals, keep, origin: await withDatabaseUrl(config, originAt) })
+  })
+  const { backups, files, segments, untouched = [] } = pruned
+  const left = untouched.length === 0 ? '' : `; left ${untouched.length} of other servers or sealed with another key`
+  const text = `removed ${backups.length} backups, ${files} files and ${segments} segments of the log${left}`
   context.print(context.json ? JSON.stringify(pruned) : text)
   return 0
 }
@@ -146,6 +154,12 @@ function requireNoDrill(config: Config): void {
   throw new Error(
     `${config.data_dir} is a drill: svc restore take-over --data-dir ${config.data_dir} makes it the server`,
   )
+}
+
+/** Without it nothing says which backups are ours, and one that was only just made would have none. */
+function requireDatabase(config: Config): void {
+  if (config.database.url !== '' || existsSync(join(config.data_dir, 'postgres'))) return
+  throw new Error(`there is no database in ${config.data_dir}: only the server of a backup removes it`)
 }
 
 async function rootSecretOf(config: Config, db: Db): Promise<string> {
