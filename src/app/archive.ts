@@ -8,7 +8,7 @@ import { auditStatement } from '../db/audit.ts'
 import { type ArchiveEvent, Archiver } from '../db/backup/archive/archiver.ts'
 import { boundSlots, requireReplication, slotWarnings } from '../db/backup/archive/slot.ts'
 import { requireNoOtherStandby } from '../db/backup/archive/standby.ts'
-import { BlobCopies, type BlobRow, type BlobSource, copyAllBlobs, recentBlobs } from '../db/backup/stored/files.ts'
+import { type BlobCopies, type BlobRow, type BlobSource, copyAllBlobs, recentBlobs } from '../db/backup/stored/files.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
 import { isS3Url } from '../db/backup/target/open-target.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
@@ -30,6 +30,7 @@ type Deps = {
   target: BackupTarget
   seals: Seals
   blobs: BlobSource
+  copies: BlobCopies
   /** An archive without a base backup brings nothing back. */
   queueBackup(): Promise<void>
 }
@@ -38,7 +39,6 @@ type Deps = {
 export class ContinuousArchive implements Feature {
   readonly #deps: Deps
   readonly #archiver: Archiver
-  readonly #copies: BlobCopies
   readonly #isSync: boolean
   readonly #timeoutMs: number
   #blobLoop: Loop | undefined
@@ -54,7 +54,6 @@ export class ContinuousArchive implements Feature {
     const { backup } = config
     this.#isSync = backup.continuous === 'sync'
     this.#timeoutMs = backup.sync_timeout * 1000
-    this.#copies = new BlobCopies(target, seals)
     this.#archiver = new Archiver({
       url: () => platform.directUrl(),
       target,
@@ -129,7 +128,7 @@ export class ContinuousArchive implements Feature {
     const { sync_strict: isStrict } = this.#deps.config.backup
     if (mode === 'degraded') return
     const late = Symbol('late')
-    const copied = this.#copies.copy(blob, this.#deps.blobs).catch((error: unknown) => error)
+    const copied = this.#deps.copies.copy(blob, this.#deps.blobs).catch((error: unknown) => error)
     const outcome = await Promise.race([copied, sleep(this.#timeoutMs).then(() => late)])
     if (outcome === true) this.#remember(blob.id)
     else if (isStrict) throw unavailable('the backup target does not answer')
@@ -211,12 +210,12 @@ export class ContinuousArchive implements Feature {
     try {
       const now = new Date()
       if (!this.#hasAllBlobs) {
-        await copyAllBlobs({ client, copies: this.#copies, source: blobs, onBlob: () => {} })
+        await copyAllBlobs({ client, copies: this.#deps.copies, source: blobs, onBlob: () => {} })
         this.#hasAllBlobs = true
       } else {
         for (const blob of await recentBlobs(client, this.#since)) {
           if (this.#copied.has(blob.id)) continue
-          if (await this.#copies.copy(blob, blobs)) this.#remember(blob.id)
+          if (await this.#deps.copies.copy(blob, blobs)) this.#remember(blob.id)
         }
       }
       this.#since = now

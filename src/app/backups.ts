@@ -1,8 +1,10 @@
+import type pg from 'pg'
 import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { currentArchive } from '../db/backup/archive/slot.ts'
-import type { BlobRow } from '../db/backup/stored/files.ts'
+import { BlobCopies, type BlobRow } from '../db/backup/stored/files.ts'
+import { type Origin, originOf } from '../db/backup/stored/origin.ts'
 import { takeBackup } from '../db/backup/take-backup.ts'
 import { verifyBackup } from '../db/backup/verify.ts'
 import { openConnection } from '../db/protocol/driver.ts'
@@ -32,38 +34,41 @@ export async function createBackupGroup(
   if (isOn) requireSafeTarget(config, to)
   const target = isOn ? openBackupTarget(config, to) : undefined
   const seals = sealsOf(config, rootSecret)
+  const origin = target && (await originAt(directUrl()))
   const backups = createBackups({
     db,
-    backups: target && {
-      db,
-      observe,
-      metrics,
-      target,
-      seals,
-      keep,
-      take: async ({ copiesRemoteFiles, ...more }) =>
-        takeBackup({
-          url: directUrl(),
-          target,
-          seals,
-          blobs: blobSourceOf(config, store),
-          copiesRemoteFiles,
-          rootSecret,
-          archive: await archiveOf(directUrl()),
-          extensionsDir: addedExtensionsOf(config),
-          ...more,
-        }),
-      verify: (backup, { signal, log }) =>
-        verifyBackup({
-          target,
-          seals,
-          backup,
-          scratchIn: config.data_dir,
-          binDir: config.database.embedded_bin_dir,
-          signal,
-          say: log,
-        }),
-    },
+    backups: target &&
+      origin && {
+        db,
+        observe,
+        metrics,
+        target,
+        seals,
+        origin,
+        keep,
+        take: async ({ copiesRemoteFiles, ...more }) =>
+          takeBackup({
+            url: directUrl(),
+            target,
+            seals,
+            blobs: blobSourceOf(config, store),
+            copiesRemoteFiles,
+            rootSecret,
+            archive: await archiveOf(directUrl()),
+            extensionsDir: addedExtensionsOf(config),
+            ...more,
+          }),
+        verify: (backup, { signal, log }) =>
+          verifyBackup({
+            target,
+            seals,
+            backup,
+            scratchIn: config.data_dir,
+            binDir: config.database.embedded_bin_dir,
+            signal,
+            say: log,
+          }),
+      },
     refusal: isDrill ? 'this server is a drill: it takes no backups' : 'no backup target: set backup.to',
     schedules: { backup: schedule, verify },
     queueJobs: jobs.queueEach,
@@ -71,13 +76,14 @@ export async function createBackupGroup(
     keepSchedule: jobs.keepSchedule,
   })
   const archive =
-    target && config.backup.continuous !== ''
+    target && origin && config.backup.continuous !== ''
       ? new ContinuousArchive({
           config,
           platform,
           target,
           seals,
           blobs: blobSourceOf(config, store),
+          copies: await BlobCopies.ofServer(target, seals, origin.server),
           queueBackup: async () => {
             await db.run(
               SYSTEM,
@@ -114,10 +120,14 @@ export function keptBlobSeconds({ backup }: Config, isDrill: boolean): number {
 }
 
 /** The archive that goes on from a backup which is taken now. */
-export async function archiveOf(url: string): Promise<string | null> {
+export const archiveOf = (url: string): Promise<string | null> => asked(url, currentArchive)
+
+export const originAt = (url: string): Promise<Origin> => asked(url, originOf)
+
+async function asked<T>(url: string, ask: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = await openConnection({ url })
   try {
-    return await currentArchive(client)
+    return await ask(client)
   } finally {
     await client.end().catch(() => {})
   }

@@ -1,3 +1,5 @@
+import { existsSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import {
   addedExtensionsOf,
   backupPassphrase,
@@ -6,7 +8,7 @@ import {
   requireSafeTarget,
   sealsOf,
 } from '../app/backup-settings.ts'
-import { archiveOf } from '../app/backups.ts'
+import { archiveOf, originAt } from '../app/backups.ts'
 import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { auditStatement } from '../db/audit.ts'
@@ -15,6 +17,7 @@ import { chooseBackup } from '../db/backup/stored/choose.ts'
 import { type BackupDetails, listBackups, shownBackup } from '../db/backup/stored/records.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
 import { type BackupProgress, takeBackup } from '../db/backup/take-backup.ts'
+import { isS3Url } from '../db/backup/target/open-target.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
 import { verifyBackup } from '../db/backup/verify.ts'
 import type { Db } from '../db/db.ts'
@@ -28,7 +31,6 @@ import { textTable } from './command/text-table.ts'
 
 /** Takes a backup now, whether or not a server runs on the database. */
 export async function backup(context: Context): Promise<number> {
-  if (context.args.length > 0) throw new UsageError('usage: svc backup [--to DIR | s3://bucket/prefix] [--files]')
   const { config } = context.config()
   const to = backupTargetOf(context, config)
   requireSafeTarget(config, to)
@@ -75,27 +77,38 @@ const OPERATOR = { who: SYSTEM, ip: '' } as const
 
 export async function backupList(context: Context): Promise<number> {
   const { config } = context.config()
+  requireFolder(context.flag('to'))
   const all = await withTarget(context, config, listBackups)
   const shown = all.map(shownBackup)
   if (context.json) context.print(JSON.stringify({ items: shown }))
+  else if (shown.length === 0)
+    context.print(`no backup in ${openBackupTarget(config, backupTargetOf(context, config)).url}`)
   else {
     const rows = shown.map((one) => [
       one.id,
       one.state,
       one.kind,
       megabytes(one.bytes),
+      one.server?.slice(0, 8) ?? '',
       one.verification ?? '',
-      one.error ?? '',
+      one.state === 'sealed' ? `sealed with another key: ${one.error}` : (one.error ?? ''),
     ])
-    context.print(textTable(['id', 'state', 'kind', 'size', 'verification', 'error'], rows))
+    context.print(textTable(['id', 'state', 'kind', 'size', 'server', 'verification', 'error'], rows))
   }
   return 0
 }
 
+/** What is named here and is not there was probably mistyped. */
+function requireFolder(to: string | true | undefined): void {
+  if (typeof to !== 'string' || isS3Url(to)) return
+  const found = statSync(to, { throwIfNoEntry: false })
+  if (!found) throw new Error(`there is nothing at ${resolve(to)}`)
+  if (!found.isDirectory()) throw new Error(`${resolve(to)} is no folder`)
+}
+
 /** Exit code 1 unless it is good. */
 export async function backupVerify(context: Context): Promise<number> {
-  const [id, ...more] = context.args
-  if (id === undefined || more.length > 0) throw new UsageError('usage: svc backup verify <id> [--to <target>]')
+  const [id = ''] = context.args
   const { config } = context.config()
   return withTarget(context, config, async (target, seals) => {
     const found = await chooseBackup(target, seals, { id })
@@ -118,9 +131,14 @@ export async function backupVerify(context: Context): Promise<number> {
 export async function backupPrune(context: Context): Promise<number> {
   const { config } = context.config()
   requireNoDrill(config)
-  const pruned = await withTarget(context, config, (target, seals) => pruneBackups(target, seals, config.backup.keep))
-  const { backups, files, segments } = pruned
-  const text = `removed ${backups.length} backups, ${files} files and ${segments} segments of the log`
+  requireDatabase(config)
+  const { keep } = config.backup
+  const pruned = await withTarget(context, config, async (target, seals) => {
+    return pruneBackups({ target, seals, keep, origin: await withDatabaseUrl(config, originAt) })
+  })
+  const { backups, files, segments, untouched = [] } = pruned
+  const left = untouched.length === 0 ? '' : `; left ${untouched.length} of other servers or sealed with another key`
+  const text = `removed ${backups.length} backups, ${files} files and ${segments} segments of the log${left}`
   context.print(context.json ? JSON.stringify(pruned) : text)
   return 0
 }
@@ -146,6 +164,12 @@ function requireNoDrill(config: Config): void {
   throw new Error(
     `${config.data_dir} is a drill: svc restore take-over --data-dir ${config.data_dir} makes it the server`,
   )
+}
+
+/** Without it nothing says which backups are ours, and one that was only just made would have none. */
+function requireDatabase(config: Config): void {
+  if (config.database.url !== '' || existsSync(join(config.data_dir, 'postgres'))) return
+  throw new Error(`there is no database in ${config.data_dir}: only the server of a backup removes it`)
 }
 
 async function rootSecretOf(config: Config, db: Db): Promise<string> {

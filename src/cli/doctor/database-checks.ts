@@ -1,12 +1,13 @@
 import { mostConnections } from '../../app/platform.ts'
 import type { Config } from '../../config/config.ts'
+import { ROLES_BY_HAND } from '../../db/setup/roles.ts'
 
 /** A question to the database: each row is the message of a finding. */
 export type DatabaseCheck = {
   readonly check: string
   /** What is so when no row comes back. */
   readonly fine: string
-  /** One column, `message`. `$1` and `$2` are of `values`. */
+  /** Columns `message` and, where it is not the same for all, `fix`. `$1` and `$2` are of `values`. */
   readonly query: string
   readonly values?: (config: Config) => readonly unknown[]
   readonly fix: string
@@ -47,10 +48,22 @@ export const databaseChecks: readonly DatabaseCheck[] = [
   {
     check: 'roles',
     fine: 'the request roles are there',
-    query: `select 'the role ' || name || ' is missing: requests of callers are refused' as message
-      from unnest(array['svc_anon', 'svc_authenticated']) as wanted(name)
-      where not exists (select from pg_roles where rolname = wanted.name)`,
-    fix: 'start the server as a role that may make roles, or make it by hand: CREATE ROLE … NOLOGIN',
+    query: `select 'the server may not become a role of callers, or there is none: their requests are refused' as message,
+        'as a superuser: ' || statements || '; then restart the server' as fix
+      from (${ROLES_BY_HAND}) as missing`,
+    fix: 'start the server as a role that may make roles',
+  },
+  {
+    check: 'roles',
+    fine: 'callers have rights in the exposed schemas',
+    query: `select format('callers have no right to any table of schema %I', n.nspname) as message
+      from pg_namespace n
+      where ${EXPOSED} and exists (select from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f'))
+        and not exists (select from pg_class c, pg_roles r
+          where c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') and r.rolname in ('svc_anon', 'svc_authenticated')
+            and has_any_column_privilege(r.oid, c.oid, 'select, insert, update, references'))`,
+    values: schemasOf,
+    fix: 'GRANT USAGE ON SCHEMA … and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … TO svc_anon, svc_authenticated, or what of it they may',
   },
   {
     check: 'open tables',

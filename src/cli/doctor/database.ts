@@ -23,12 +23,12 @@ export async function examineDatabase(
     // Without the tables of the server there is nothing to ask of them.
     if (check === 'log' && migrations.some(({ state }) => state === 'finding')) continue
     try {
-      const { rows } = await client.query<{ message: string }>(query, [...(values?.(config) ?? [])])
+      const { rows } = await client.query<{ message: string; fix?: string }>(query, [...(values?.(config) ?? [])])
       items.push(
         ...orFine(
           check,
           message,
-          rows.map((row) => finding(check, row.message, fix)),
+          rows.map((row) => finding(check, row.message, row.fix ?? fix)),
         ),
       )
     } catch (error) {

@@ -42,7 +42,7 @@ async function doctor(
   let out = ''
   const flags = lines.includes('[database]') ? {} : { 'database-url': url }
   const code = await examined({
-    ...{ args: [], argv: [], json: true, url: undefined, adminToken: undefined },
+    ...{ args: [], usage: '', argv: [], json: true, url: undefined, adminToken: undefined },
     flag: () => undefined,
     onServing: () => {},
     config: () => loadConfig({ file, env, flags }),
@@ -217,4 +217,44 @@ test('faults in the database', async () => {
     /newer version of the server \(9999_later\.sql\)/,
   )
   await planted(...setting('synchronous_standby_names', 'nobody'), 'replication', /writes wait for ever/)
+})
+
+test('without CREATEROLE warnings and doctor say what to run by hand, and after the next start callers have their rights', async () => {
+  const cluster = await startPrivateCluster()
+  const superuser = await openConnection({ url: cluster.url })
+  atEnd(() => superuser.end())
+  await superuser.query('create role app login')
+  await superuser.query('create database limited owner app')
+  const limited = cluster.url.replace(/^(postgres(?:ql)?:\/\/)[^@]*@([^/]*)\/[^?]*/, '$1app@$2/limited')
+  const { rows } = await superuser.query(`select current_setting('server_version_num')::int >= 160000 as "isNew"`)
+  const grant = `grant svc_anon, svc_authenticated to app${rows[0]?.isNew === 't' ? ' with inherit false, set true' : ''}`
+  const byHand = async (): Promise<string[]> => {
+    const server = await startServer({ config: { 'database.url': limited } })
+    const { warnings } = (await server.call('GET /api/admin/status', { as: 'admin' })).body
+    await server.stop()
+    const { findings } = await doctor(`[database]\nurl = "${limited}"`)
+    const fixes = findings.flatMap(({ fix }) => /^as a superuser: (.*); then restart the server$/.exec(fix)?.[1] ?? [])
+    const said = warnings.flatMap(
+      (line: string) =>
+        /^callers are refused until a superuser runs (.*); then restart the server$/.exec(line)?.[1] ?? [],
+    )
+    assert.deepEqual(said, fixes)
+    return fixes
+  }
+  assert.deepEqual(await byHand(), [`create role svc_anon nologin; create role svc_authenticated nologin; ${grant}`])
+  await superuser.query('create role svc_anon nologin; create role svc_authenticated nologin')
+  assert.deepEqual(await byHand(), [grant])
+  await superuser.query(grant)
+  assert.deepEqual(await byHand(), [])
+  const server = await startServer({ config: { 'database.url': limited } })
+  const sql = (query: string) => server.call('POST /api/admin/sql', { as: 'admin', json: { query } })
+  assert.equal((await sql('create table notes (id int primary key)')).status, 200)
+  assert.equal((await server.call('POST /api/collections/notes', { json: { id: 1 } })).status, 201)
+  assert.equal((await sql('revoke all on notes from svc_anon, svc_authenticated')).status, 200)
+  await server.stop()
+  const { findings } = await doctor(`[database]\nurl = "${limited}"`)
+  assert.deepEqual(
+    findings.flatMap(({ check, message }) => (check === 'roles' ? message : [])),
+    ['callers have no right to any table of schema public'],
+  )
 })

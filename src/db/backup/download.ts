@@ -1,5 +1,6 @@
 import { isUuid } from '../../core/uuid.ts'
 import { listedBlobs } from './prune.ts'
+import { FIRST_FOLDER } from './stored/files.ts'
 import type { BackupDetails } from './stored/records.ts'
 import type { Seals } from './stored/seal.ts'
 import { StoredBackup } from './stored/stored-backup.ts'
@@ -13,7 +14,7 @@ export async function* tarOfBackup(target: BackupTarget, seals: Seals, backup: B
   if (backup.files.kind === 'copied') {
     const wanted = new Set<string>()
     for await (const id of listedBlobs(new StoredBackup(backup, target, seals))) if (isUuid(id)) wanted.add(id)
-    for await (const { name, bytes } of target.list('blobs/')) {
+    for await (const { name, bytes } of target.list(`${backup.files.folder ?? FIRST_FOLDER}/`)) {
       if (wanted.has(name.slice(name.lastIndexOf('/') + 1))) yield* entry(target, name, bytes)
     }
   }

@@ -1,35 +1,61 @@
 import { listIndex } from './stored/archive-index.ts'
-import { BlobCopies, SHARDS } from './stored/files.ts'
+import { BlobCopies, FIRST_FOLDER, fileFolders, SHARDS } from './stored/files.ts'
+import { isOf, type Origin } from './stored/origin.ts'
 import { type BackupDetails, listBackups, objectOf, readRecord } from './stored/records.ts'
-import type { Seals } from './stored/seal.ts'
+import { SealError, type Seals } from './stored/seal.ts'
 import { StoredBackup } from './stored/stored-backup.ts'
 import { type ArchiveRecord, archiveRecordName, listPieces, MOST_SEGMENT, parseLsn } from './stored/wal.ts'
 import { DiskTarget } from './target/disk-target.ts'
 import type { BackupTarget } from './target/target.ts'
 
-export type Pruned = { backups: string[]; files: number; segments: number }
+export type Pruned = {
+  backups: string[]
+  files: number
+  segments: number
+  /** Of other servers, or sealed with another key. */
+  untouched?: string[]
+}
 
 /** Failed ones stay in the list for a while, so that people see them. */
 const FAILED_KEPT_MS = 7 * 86_400_000
 /** A clock of another machine, and copies that a backup under way has made already. */
 const MARGIN_MS = 86_400_000
 
-/** Removes what is in none of the `keep` newest good backups; without a good one nothing goes. */
-export async function pruneBackups(target: BackupTarget, seals: Seals, keep: number): Promise<Pruned> {
+export type PruneOptions = { target: BackupTarget; seals: Seals; keep: number; origin: Origin }
+
+/**
+ * Removes what is in none of the `keep` newest good backups of this server; without a good one nothing goes. What is sealed with
+ * another key, or belongs to another server, neither counts nor goes.
+ */
+export async function pruneBackups({ target, seals, keep, origin }: PruneOptions): Promise<Pruned> {
   if (target instanceof DiskTarget) await target.removeDrafts()
-  const all = await listBackups(target, seals)
+  const everything = await listBackups(target, seals)
+  const all = everything.filter((one) => one.state !== 'sealed' && isOf(one, origin))
+  const others = everything.filter((one) => !all.includes(one))
+  const untouched = others.length > 0 ? { untouched: others.map(({ id }) => id) } : {}
   const good = all.filter(({ state }) => state === 'good')
   const kept = new Set(good.slice(-keep))
   const [oldest] = kept
-  if (!oldest) return { backups: [], files: 0, segments: 0 }
+  if (!oldest) return { backups: [], files: 0, segments: 0, ...untouched }
   const isOld = ({ started_at }: BackupDetails): boolean =>
     started_at < oldest.started_at || Date.now() - Date.parse(started_at) > FAILED_KEPT_MS
   const leaving = all.filter((one) => one.state !== 'running' && !kept.has(one) && (one.state === 'good' || isOld(one)))
+  const folders = new Set([
+    ...(await fileFolders(seals, origin.server)),
+    ...good.flatMap(({ files }) => files.folder ?? []),
+    // It has no owner: anybody's older backups may need what is there.
+    ...(others.length === 0 ? [FIRST_FOLDER] : []),
+  ])
   for (const one of leaving) await removeBackup(target, one.id)
+  let files = 0
+  for (const folder of folders) {
+    files += await pruneBlobs(target, seals, new BlobCopies(target, seals, folder), [...kept], oldest)
+  }
   return {
     backups: leaving.map(({ id }) => id),
-    files: await pruneBlobs(target, seals, [...kept], oldest),
-    segments: await pruneArchives(target, seals, [...kept]),
+    files,
+    segments: await pruneArchives(target, seals, [...kept], origin),
+    ...untouched,
   }
 }
 
@@ -37,7 +63,12 @@ export async function pruneBackups(target: BackupTarget, seals: Seals, keep: num
 const YOUNG_MS = 86_400_000
 
 /** Every piece of the log that a kept backup needs stays, up to the end of its archive. */
-async function pruneArchives(target: BackupTarget, seals: Seals, kept: readonly BackupDetails[]): Promise<number> {
+async function pruneArchives(
+  target: BackupTarget,
+  seals: Seals,
+  kept: readonly BackupDetails[],
+  origin: Origin,
+): Promise<number> {
   const archives = new Set<string>()
   for await (const { name } of target.list('wal/')) archives.add(name.split('/')[1] ?? '')
   for await (const { name } of target.list('archives/')) archives.add(name.split('/')[1] ?? '')
@@ -45,13 +76,30 @@ async function pruneArchives(target: BackupTarget, seals: Seals, kept: readonly 
   let removed = 0
   for (const archive of archives) {
     const needing = kept.filter((one) => one.archive === archive && one.from !== null)
-    const record = await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
-    if (needing.length === 0 && record && Date.now() - Date.parse(record.created_at) < YOUNG_MS) continue
+    const record = await ownArchive(target, seals, archive, origin)
+    if (needing.length === 0 && (!record || Date.now() - Date.parse(record.created_at) < YOUNG_MS)) continue
     const from = needing.length === 0 ? undefined : needing.map((one) => parseLsn(one.from ?? '0/0')).reduce(least)
     removed += await pruneArchive(target, archive, from)
     if (from === undefined) await target.remove(archiveRecordName(archive))
   }
   return removed
+}
+
+/** Undefined where it is of another server, or sealed with another key. */
+async function ownArchive(
+  target: BackupTarget,
+  seals: Seals,
+  archive: string,
+  origin: Origin,
+): Promise<ArchiveRecord | undefined> {
+  try {
+    const record = await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
+    const isOwn = record?.server === undefined ? record?.system_id === origin.systemId : record.server === origin.server
+    return isOwn ? record : undefined
+  } catch (error) {
+    if (error instanceof SealError) return undefined
+    throw error
+  }
 }
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
@@ -77,19 +125,20 @@ export async function removeBackup(target: BackupTarget, id: string): Promise<vo
 }
 
 /**
- * A blob is needed by the backups that list it, and by moments after the oldest one while an archive is kept: those that came to the
- * target since.
+ * A blob is needed by the backups that list it in this folder, and by moments after the oldest one while an archive is kept: those
+ * that came to the target since.
  */
 async function pruneBlobs(
   target: BackupTarget,
   seals: Seals,
+  copies: BlobCopies,
   kept: readonly BackupDetails[],
   oldest: BackupDetails,
 ): Promise<number> {
-  const copies = new BlobCopies(target, seals)
   const since = Date.parse(oldest.started_at) - MARGIN_MS
   const listed = new Set<string>()
   for (const one of kept) {
+    if ((one.files.folder ?? FIRST_FOLDER) !== copies.folder) continue
     for await (const id of listedBlobs(new StoredBackup(one, target, seals))) listed.add(id)
   }
   let removed = 0

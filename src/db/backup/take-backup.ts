@@ -11,6 +11,7 @@ import { takeLogical } from './logical/take-logical.ts'
 import { EXTENSIONS, extensionsText } from './restore/extensions.ts'
 import { BACKUP_LOCK } from './running.ts'
 import { BlobCopies, type BlobSource, copyAllBlobs } from './stored/files.ts'
+import { type Origin, originOf } from './stored/origin.ts'
 import { type BackupDetails, newBackupId, objectOf, PLATFORM, TOUCH_MS, WRITER, writeRecord } from './stored/records.ts'
 import type { Press, Seals } from './stored/seal.ts'
 import type { BackupTarget } from './target/target.ts'
@@ -78,37 +79,25 @@ function requirePgDump(facts: Facts): void {
 }
 
 async function factsOf(client: pg.Client): Promise<Facts> {
-  const { rows } = await client.query<Record<keyof Facts, string>>(
-    `select current_setting('server_version_num')::int / 10000 as major, current_database() as database,
-       current_user as "user", pg_size_bytes(current_setting('wal_segment_size')) as "segmentSize",
+  const { rows } = await client.query<Record<'major' | 'user' | 'segmentSize' | 'mayReplicate', string>>(
+    `select current_setting('server_version_num')::int / 10000 as major, current_user as "user", pg_size_bytes(current_setting('wal_segment_size')) as "segmentSize",
        (select rolreplication or rolsuper from pg_roles where rolname = current_user) as "mayReplicate"`,
   )
   const [row] = rows
   if (!row) throw new Error('PostgreSQL does not describe itself')
-  const { database, user } = row
-  const mayReplicate = String(row.mayReplicate) === 't'
   return {
+    ...(await originOf(client)),
     major: Number(row.major),
     segmentSize: Number(row.segmentSize),
-    mayReplicate,
-    database,
-    user,
-    systemId: mayReplicate ? await systemIdOf(client) : '',
+    mayReplicate: String(row.mayReplicate) === 't',
+    user: row.user,
     extensions: await readExtensionNames(client),
   }
 }
 
-/** Managed services keep this to themselves. */
-async function systemIdOf(client: pg.Client): Promise<string> {
-  const { rows } = await client.query<{ id: string }>('select system_identifier as id from pg_control_system()')
-  return rows[0]?.id ?? ''
-}
-
-type Facts = {
+type Facts = Origin & {
   major: number
-  database: string
   user: string
-  systemId: string
   segmentSize: number
   mayReplicate: boolean
   extensions: string[]
@@ -134,6 +123,7 @@ class Run {
       started_at: now,
       finished_at: null,
       bytes: 0,
+      server: facts.server,
       from: null,
       to: null,
       major: facts.major,
@@ -252,6 +242,7 @@ class Run {
     const lists: string[] = []
     let [count, bytes] = [0, 0]
     const isCopied = !blobs.isRemote || copiesRemoteFiles
+    const copies = await BlobCopies.ofServer(target, seals, this.#facts.server)
     const note = (row: { id: string; size: number; sha256: string }): void => {
       lists.push(`${row.id} ${row.size} ${row.sha256}\n`)
       count++
@@ -260,7 +251,7 @@ class Run {
     if (isCopied) {
       await copyAllBlobs({
         client,
-        copies: new BlobCopies(target, seals),
+        copies,
         source: blobs,
         onBlob: (row) => {
           note(row)
@@ -275,7 +266,8 @@ class Run {
       for (const row of rows) note({ ...row, size: Number(row.size) })
     }
     await this.#store('files', single(Buffer.from(lists.join(''))), 0)
-    this.#details = { ...this.#details, files: { kind: isCopied ? 'copied' : 'listed', count, bytes } }
+    const kept = isCopied ? ({ kind: 'copied', folder: copies.folder } as const) : ({ kind: 'listed' } as const)
+    this.#details = { ...this.#details, files: { ...kept, count, bytes } }
   }
 
   async #store(name: string, source: AsyncIterable<Buffer>, expected: number, press?: Press): Promise<void> {

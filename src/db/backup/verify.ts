@@ -109,7 +109,7 @@ async function tryOut(options: VerifyOptions, stored: StoredBackup, scratch: str
     signal?.throwIfAborted()
     say('checking indexes and tables')
     const counts = await checkDatabases(url, signal).catch(bad)
-    if (backup.files.kind === 'copied') await checkFiles(url, new BlobCopies(target, seals))
+    if (backup.files.kind === 'copied') await checkFiles(url, new BlobCopies(target, seals, backup.files.folder))
     return counts
   } finally {
     await cluster.stop()

@@ -1,10 +1,9 @@
 import type { Appender } from '../changes/append.ts'
-import type { Column } from '../schema/snapshot.ts'
 import { columnsFor } from '../schema/viewer.ts'
 import { Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { isJsonbSafe, MADE } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
-import { insertInto } from './write.ts'
+import { type Insertion, insertInto } from './write.ts'
 
 const PACKED = new Ident('svc_packed')
 const COUNTED = new Ident('svc_counted')
@@ -14,13 +13,13 @@ export const canPack = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size && isJsonbSafe(table)
 
 /** Inserts rows, logs them as one entry, and returns their number. */
-export function insertPacked(target: TableView, columns: readonly Column[], input: Sql, log: Appender): Sql {
+export function insertPacked(target: TableView, insertion: Insertion, log: Appender): Sql {
   const { table } = target
   const all = [...table.columns.values()]
   const returned = all.map(({ ident }) => sql`${ROW}.${ident}`)
   const cells = all.map(({ ident }) => sql`pg_catalog.json_agg(${MADE}.${ident}) as ${ident}`)
   const append = log.appendCreates(table, sql`${COUNTED}.made`, sql`pg_catalog.to_json(${PACKED}.*)`)
-  return sql`with ${MADE} as (${insertInto(target, columns, input)} returning ${join(returned)})
+  return sql`with ${MADE} as (${insertInto(target, insertion)} returning ${join(returned)})
     select ${COUNTED}.made::text, ${append} from (select pg_catalog.count(*) as made from ${MADE}) as ${COUNTED},
       (select ${join(cells)} from ${MADE}) as ${PACKED}`
 }

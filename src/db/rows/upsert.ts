@@ -21,10 +21,10 @@ export function uniqueKeyOf(table: Table, names: readonly string[]): readonly Co
   return key?.columns.flatMap((name) => table.columns.get(name) ?? [])
 }
 
-/** A new row with nothing but its key still counts as an update of the existing row. */
+/** A new row with nothing but its key still counts as an update of the existing row. PostgreSQL sets no generated column. */
 export function mergedColumns(on: readonly Column[], written: readonly Column[]): readonly Column[] {
-  const others = written.filter((column) => !on.includes(column))
-  return others.length > 0 ? others : on
+  const others = written.filter((column) => !on.includes(column) && !column.isGenerated)
+  return others.length > 0 ? others : on.filter(({ isGenerated }) => !isGenerated)
 }
 
 const EXCLUDED = new Ident('excluded')

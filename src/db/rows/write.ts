@@ -16,24 +16,24 @@ export type Insertion = {
   /** A FROM item called INPUT with a column for each of them. */
   readonly input: Sql
   readonly conflict?: Conflict | undefined
+  /** Values of identity columns that are always generated are taken as they are given. */
+  readonly keepsIdentity?: boolean
   /** More columns for RETURNING. */
   readonly also?: Sql
 }
 
 /** Inserts rows, and returns `returningList` and `svc_old`, the row before. */
-export function insertRows(target: TableView, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
-  const insert = insertInto(target, columns, input, conflict && forgetReplaced(conflict))
+export function insertRows(target: TableView, insertion: Insertion, log: Appender): Sql {
+  const { conflict, also } = insertion
+  const insert = insertInto(target, insertion, conflict && forgetReplaced(conflict))
   const instead = conflict ? onConflictClause(target, conflict, log) : EMPTY
   return sql`${insert}${instead}
     returning ${returningList(target)}, ${replaced(conflict)}${and(also)}`
 }
 
 /** A row that was deleted comes back, with the key that it had. */
-export function insertAgain(target: TableView, { columns, input }: Insertion): Sql {
-  const { schema, table } = target
-  const names = columns.map(({ ident }) => sql`${ident}`)
-  const values = columns.map((column) => inputValue(schema, column))
-  return sql`insert into ${table.ident} as ${ROW} (${join(names)}) overriding system value select ${join(values)} from ${input}
+export function insertAgain(target: TableView, insertion: Insertion): Sql {
+  return sql`${insertInto(target, { ...insertion, keepsIdentity: true })}
     returning ${returningList(target)}, ${replaced(undefined)}`
 }
 
@@ -46,8 +46,7 @@ export function noRows(target: TableView, also: Sql | undefined): Sql {
 /** `where`: a condition on each row of the input. */
 export function insertInto(
   { schema, table }: TableView,
-  columns: readonly Column[],
-  input: Sql,
+  { columns, input, keepsIdentity }: Insertion,
   where: Sql = EMPTY,
 ): Sql {
   const into = sql`insert into ${table.ident} as ${ROW}`
@@ -55,7 +54,8 @@ export function insertInto(
   if (columns.length === 0) return where === EMPTY ? sql`${into} default values` : sql`${into} select${where}`
   const names = columns.map(({ ident }) => sql`${ident}`)
   const values = columns.map((column) => inputValue(schema, column))
-  return sql`${into} (${join(names)}) select ${join(values)} from ${input}${where}`
+  const overriding = keepsIdentity ? sql` overriding system value` : EMPTY
+  return sql`${into} (${join(names)})${overriding} select ${join(values)} from ${input}${where}`
 }
 
 export type RowSelection = {

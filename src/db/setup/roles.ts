@@ -10,6 +10,21 @@ const both = ROLES.join(', ')
 const quote = (name: string) => new Ident(name).quoted
 const literal = (text: string) => `'${text.replaceAll("'", "''")}'`
 
+/** Over `r`: a request role that this server may become. */
+const MAY_BECOME = `r.rolname in ('svc_anon', 'svc_authenticated') and pg_catalog.pg_has_role(r.oid,
+  case when pg_catalog.current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)`
+
+/** A query: what a superuser has to run where this server may not. No row where nothing is missing. */
+export const ROLES_BY_HAND = `
+  with steps(n, step) as (
+    select n, 'create role ' || name || ' nologin' from pg_catalog.unnest(array['${ROLES.join("', '")}']) with ordinality as wanted(name, n)
+    where not exists (select from pg_catalog.pg_roles where rolname = name)
+    union all
+    select ${ROLES.length + 1}, pg_catalog.format('grant ${both} to %I', current_user)
+      || case when pg_catalog.current_setting('server_version_num')::int >= 160000 then ' with inherit false, set true' else '' end
+    where (select pg_catalog.count(*) from pg_catalog.pg_roles r where ${MAY_BECOME}) < ${ROLES.length})
+  select pg_catalog.string_agg(step, '; ' order by n) as statements from steps having pg_catalog.count(*) > 0`
+
 type Prepared = {
   /** For the operator, about what failed. */
   warnings: string[]
@@ -48,9 +63,7 @@ const keepNames = (client: pg.Client, key: string, names: Iterable<string>): Pro
 async function areReady(client: pg.Client, schemas: readonly string[]): Promise<boolean> {
   const { rows } = await client.query<{ ready: string; granted: string | null; closed: string | null }>(`
     select (select pg_catalog.count(*) from pg_catalog.pg_roles r
-        where r.rolname in ('svc_anon', 'svc_authenticated')
-          and pg_catalog.pg_has_role(r.oid,
-            case when pg_catalog.current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
+        where ${MAY_BECOME}
           and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage')
           and ${HAS_HOOKS_ROLE}) as ready,
       (select value::text from svc.settings where key = '${GRANTED}') as granted,
@@ -66,12 +79,16 @@ async function makeReady(
   other: ForeignDatabase | undefined,
 ): Promise<string[]> {
   const warnings: string[] = []
-  const attempt = async (what: string, text: string) => {
+  /** What fails for want of the roles is said once, with what mends it. */
+  const ofRoles: string[] = []
+  const attempt = async (what: string, text: string, said = ofRoles): Promise<boolean> => {
     try {
       await client.query(text)
+      return true
     } catch (error) {
-      warnings.push(`could not ${what}: ${reasonOf(error)}`)
+      said.push(`could not ${what}: ${reasonOf(error)}`)
       await client.query('rollback') // of a text with a transaction of its own
+      return false
     }
   }
   await withMigrationLock(client, async () => {
@@ -86,17 +103,23 @@ async function makeReady(
     const closed = new Set(await namesIn(client, CLOSED))
     for (const schema of schemas) {
       if (granted.has(schema) || closed.has(schema)) continue
-      await attempt(`create the schema ${schema}`, `create schema if not exists ${quote(schema)}`)
-      if (!other) {
-        await attempt(`grant the request roles access to schema ${schema}`, grantSchema(schema))
-        await attempt(`keep schema ${schema} from being written to by everyone`, closeSchema(schema))
+      await attempt(`create the schema ${schema}`, `create schema if not exists ${quote(schema)}`, warnings)
+      if (other) closed.add(schema)
+      else {
+        const isGranted = await attempt(`grant the request roles access to schema ${schema}`, grantSchema(schema))
+        await attempt(`keep schema ${schema} from being written to by everyone`, closeSchema(schema), warnings)
+        // Else the next start tries again.
+        if (isGranted) granted.add(schema)
       }
-      ;(other ? closed : granted).add(schema)
     }
     await keepNames(client, GRANTED, granted)
     if (closed.size > 0) await keepNames(client, CLOSED, closed)
   })
-  return warnings
+  const { rows } = await client.query<{ statements: string }>(ROLES_BY_HAND)
+  const byHand = rows.map(
+    ({ statements }) => `callers are refused until a superuser runs ${statements}; then restart the server`,
+  )
+  return [...(byHand.length > 0 ? byHand : ofRoles), ...warnings]
 }
 
 // Roles belong to the whole cluster, so the server of another database may be creating them.

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { query, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
+import { plantBackup, query, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
 import { eventually } from '../../../test/kit/kit.ts'
 import { listBackups } from '../../db/backup/stored/records.ts'
 import { Seals } from '../../db/backup/stored/seal.ts'
@@ -84,7 +85,7 @@ test('it is downloaded as a tar that is a target', async () => {
   assert.deepEqual([found.id, found.state], [id, 'good'])
   // Every seal, and every file as the manifest has it.
   assert.ok((await new StoredBackup(found, new DiskTarget(folder), seals).check()).files.size > 500)
-  assert.equal(readdirSync(join(folder, 'blobs')).length, 1)
+  assert.equal(readdirSync(join(folder, 'files')).length, 1)
 })
 
 test('the older one goes when a newer one is good, and what is deleted is gone', async () => {
@@ -100,6 +101,30 @@ test('the older one goes when a newer one is good, and what is deleted is gone',
     const { status, body } = await api.call(`${line} /api/admin/backups/${items[0].id}`, asAdmin)
     assert.deepEqual([status, body.error], [404, 'backup_not_found'])
   }
+})
+
+test('what is sealed with another key, or of another server, is never removed, and does not count', async () => {
+  const ours = await query(api, `select value #>> '{}' from svc.settings where key = 'server.id'`)
+  const old = { started_at: '2020-01-01T00:00:00.000Z' }
+  const sealed = await plantBackup(to, 'another passphrase', old)
+  const others = await plantBackup(to, 'only for tests', { ...old, server: randomUUID() })
+  const fromBefore = await plantBackup(to, 'only for tests', { ...old, systemId: '1' })
+  const own = await plantBackup(to, 'only for tests', { ...old, server: String(ours[0]?.[0]) })
+  assert.equal((await take()).state, 'completed')
+  const { items, server } = await list()
+  const shown = new Map(items.map((one: { id: string; state: string }) => [one.id, one.state]))
+  assert.deepEqual(
+    [sealed, others, fromBefore, own].map((id) => shown.get(id)),
+    ['sealed', 'good', 'good', undefined],
+  )
+  assert.deepEqual([items[0].server, [[server]]], [server, ours])
+  const { body } = await api.call('GET /api/admin/status', asAdmin)
+  assert.ok(
+    body.warnings.some((line: string) => /^1 backup in .* is sealed with another key/.test(line)),
+    body.warnings,
+  )
+  for (const { id } of items) assert.equal((await api.call(`DELETE /api/admin/backups/${id}`, asAdmin)).status, 204)
+  assert.deepEqual(readdirSync(join(to, 'backups')), [])
 })
 
 test('schedules are those of the configuration', async () => {

@@ -7,6 +7,7 @@ import { auditStatement } from '../../db/audit.ts'
 import { tarOfBackup } from '../../db/backup/download.ts'
 import { type Pruned, pruneBackups, removeBackup } from '../../db/backup/prune.ts'
 import { isBackupUnderWay } from '../../db/backup/running.ts'
+import { isOf, type Origin } from '../../db/backup/stored/origin.ts'
 import { type BackupDetails, type BackupRecord, listBackups, shownBackup } from '../../db/backup/stored/records.ts'
 import type { Seals } from '../../db/backup/stored/seal.ts'
 import { type BackupProgress, BackupRefused } from '../../db/backup/take-backup.ts'
@@ -23,6 +24,10 @@ const LOOK_EVERY_MS = 300_000
 const LOGICAL =
   'backups are logical copies, because the role of database.url may not replicate: nothing between two of them can be restored'
 
+const sealedWarning = (count: number, url: string): string =>
+  `${count === 1 ? '1 backup' : `${count} backups`} in ${url} ${count === 1 ? 'is' : 'are'} sealed with another key: ` +
+  'they stay until somebody deletes them'
+
 export type TakeOptions = {
   copiesRemoteFiles: boolean
   signal: AbortSignal
@@ -37,6 +42,7 @@ export type BackupsDeps = {
   metrics: Metrics
   target: BackupTarget
   seals: Seals
+  origin: Origin
   keep: number
   take(options: TakeOptions): Promise<BackupDetails>
   verify(backup: BackupDetails, run: Pick<JobRun, 'signal' | 'log'>): Promise<BackupVerdict>
@@ -121,12 +127,16 @@ export class Backups {
   }
 
   prune(): Promise<Pruned> {
-    return pruneBackups(this.#deps.target, this.#deps.seals, this.#deps.keep)
+    return pruneBackups(this.#deps)
+  }
+
+  get server(): string {
+    return this.#deps.origin.server
   }
 
   /** When one was last found good by restoring it, of those that were last looked at. */
   verifiedAt(): string | null {
-    const found = this.#known.filter(({ verification }) => verification === 'good')
+    const found = this.#own.filter(({ verification }) => verification === 'good')
     return (
       found
         .map((one) => one.verified_at ?? '')
@@ -137,7 +147,8 @@ export class Backups {
 
   warnings(): string[] {
     const { seals, target } = this.#deps
-    const last = this.#known.at(-1)
+    const last = this.#own.at(-1)
+    const sealed = this.#known.filter(({ state }) => state === 'sealed').length
     const verified = this.#good.findLast(({ verification }) => verification !== undefined)
     return [
       ...(seals.isEncrypted
@@ -145,6 +156,7 @@ export class Backups {
         : [`backups in ${target.url} are not encrypted: set backup.passphrase or backup.key_file`]),
       ...(this.#good.at(-1)?.kind === 'logical' ? [LOGICAL] : []),
       ...(last?.state === 'failed' ? [`the last backup failed: ${last.error ?? 'interrupted'}`] : []),
+      ...(sealed > 0 ? [sealedWarning(sealed, target.url)] : []),
       ...(verified?.verification === 'failed' ? [`backup ${verified.id} does not hold: its verification failed`] : []),
     ]
   }
@@ -158,8 +170,12 @@ export class Backups {
     }
   }
 
+  get #own(): BackupDetails[] {
+    return this.#known.filter((one) => isOf(one, this.#deps.origin))
+  }
+
   get #good(): BackupDetails[] {
-    return this.#known.filter(({ state }) => state === 'good')
+    return this.#own.filter(({ state }) => state === 'good')
   }
 
   async #backup({ payload, signal, log, progress }: JobRun): Promise<void> {

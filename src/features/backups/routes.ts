@@ -34,11 +34,14 @@ export type BackupsFeature = Feature & {
 
 const record = t.object({
   id: t.string(),
-  state: t.oneOf(['running', 'good', 'failed']),
+  state: t.oneOf(['running', 'good', 'failed', 'sealed'], {
+    description: '`sealed`: with another key than this server has',
+  }),
   kind: t.oneOf(['physical', 'logical']),
   started_at: t.time(),
   finished_at: t.nullable(t.time()),
   bytes: t.integer(),
+  server: t.optional(t.uuid({ description: 'whose it is' })),
   from: t.nullable(t.string({ description: 'where the log begins that it needs (LSN)' })),
   to: t.nullable(t.string({ description: 'up to where the database is in it (LSN)' })),
   verified_at: t.optional(t.time()),
@@ -86,10 +89,16 @@ function backupRoutes({ db, queueJobs, wakeJobs }: Deps, backups: () => Backups)
       summary: 'Backups, newest first',
       leastRole: 'viewer',
       ...admin,
-      answers: { 200: t.object({ items: t.array(record), verified_at: t.nullable(t.time()) }) },
+      answers: {
+        200: t.object({
+          items: t.array(record),
+          verified_at: t.nullable(t.time()),
+          server: t.uuid({ description: 'this one: backups of others neither count nor are removed by themselves' }),
+        }),
+      },
       handle: async () => {
         const items = await backups().list()
-        return json(200, { items, verified_at: backups().verifiedAt() })
+        return json(200, { items, verified_at: backups().verifiedAt(), server: backups().server })
       },
     }),
     route('POST /api/admin/backups', {

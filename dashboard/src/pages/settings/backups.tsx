@@ -9,6 +9,7 @@ import { isMissing } from './missing.ts'
 type Backup = {
   id: string
   state?: string
+  server?: string
   status?: string
   size_bytes?: number
   bytes?: number
@@ -19,7 +20,7 @@ type Backup = {
 }
 
 export function Backups() {
-  const backups = useApi<{ items: Backup[]; verified_at?: string | null }>('/api/admin/backups')
+  const backups = useApi<{ items: Backup[]; verified_at?: string | null; server?: string }>('/api/admin/backups')
   const changes = ['/api/admin/backups', '/api/admin/jobs']
   const take = useAction(() => post('/api/admin/backups', {}), { done: 'A backup is under way', changes })
   const verify = useAction((id: string) => post(`/api/admin/backups/${encodeURIComponent(id)}/verify`), {
@@ -43,7 +44,7 @@ export function Backups() {
       </div>
       {isThere ? (
         <Loaded of={backups}>
-          {({ items, verified_at }) => (
+          {({ items, verified_at, server }) => (
             <>
               <p className="muted">
                 {verified_at
@@ -59,10 +60,15 @@ export function Backups() {
                     ['Backup', ({ id }) => <code>{id}</code>],
                     [
                       'State',
-                      ({ state, status, error }) => [
+                      ({ state, status, error, server: owner }) => [
                         <Badge key="s" look={error ? 'danger' : 'info'}>
-                          {state ?? status ?? 'kept'}
+                          {state === 'sealed' ? 'sealed with another key' : (state ?? status ?? 'kept')}
                         </Badge>,
+                        owner && owner !== server && (
+                          <Badge key="o" look="info">
+                            of another server
+                          </Badge>
+                        ),
                         <div key="e" className="code-del">
                           {error}
                         </div>,

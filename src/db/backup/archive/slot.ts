@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
+import { originOf } from '../stored/origin.ts'
 import { readRecord, writeRecord } from '../stored/records.ts'
-import type { Seals } from '../stored/seal.ts'
+import { SealError, type Seals } from '../stored/seal.ts'
 import { type ArchiveRecord, archiveRecordName } from '../stored/wal.ts'
 import type { BackupTarget } from '../target/target.ts'
 
@@ -15,8 +16,8 @@ export type OpenSlot = { record: ArchiveRecord; from: string; isNew: boolean }
 type SlotRow = { restart_lsn: string | null; wal_status: string | null; plugin: string | null }
 
 /**
- * The slot, and the archive in the target that it continues. A slot that is new, was lost, or belongs to another target or
- * timeline begins a new archive, which needs a base backup of its own.
+ * The slot, and the archive in the target that it continues. A slot that is new, was lost, or belongs to another target, timeline
+ * or key begins a new archive, which needs a base backup of its own.
  */
 export async function openSlot(client: pg.Client, target: BackupTarget, seals: Seals): Promise<OpenSlot> {
   const facts = await factsOf(client)
@@ -26,11 +27,11 @@ export async function openSlot(client: pg.Client, target: BackupTarget, seals: S
     [SETTING],
   )
   const archive = rows[0]?.archive
-  const record =
-    archive && found ? await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive)) : undefined
+  const record = archive && found ? await recordOf(target, seals, archive) : undefined
   const isSame =
     record !== undefined &&
     record.system_id === facts.system_id &&
+    record.server === facts.server &&
     record.timeline === facts.timeline &&
     found?.restart_lsn &&
     found.wal_status !== 'lost'
@@ -54,7 +55,19 @@ export async function openSlot(client: pg.Client, target: BackupTarget, seals: S
   return { record: fresh, from: made.restart_lsn, isNew: true }
 }
 
-async function factsOf(client: pg.Client): Promise<Pick<ArchiveRecord, 'system_id' | 'timeline' | 'segment_size'>> {
+/** Undefined where another key sealed it: what is written now could not be read together with what is there. */
+async function recordOf(target: BackupTarget, seals: Seals, archive: string): Promise<ArchiveRecord | undefined> {
+  try {
+    return await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
+  } catch (error) {
+    if (error instanceof SealError) return undefined
+    throw error
+  }
+}
+
+async function factsOf(
+  client: pg.Client,
+): Promise<Required<Pick<ArchiveRecord, 'server' | 'system_id' | 'timeline' | 'segment_size'>>> {
   const { rows } = await client.query<{ system_id: string; timeline: string; segment_size: string }>(
     `select (select system_identifier from pg_control_system()) as system_id,
        ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int as timeline,
@@ -62,7 +75,8 @@ async function factsOf(client: pg.Client): Promise<Pick<ArchiveRecord, 'system_i
   )
   const [row] = rows
   if (!row) throw new Error('PostgreSQL does not describe itself')
-  return { system_id: row.system_id, timeline: Number(row.timeline), segment_size: Number(row.segment_size) }
+  const { server } = await originOf(client)
+  return { ...row, server, timeline: Number(row.timeline), segment_size: Number(row.segment_size) }
 }
 
 async function slotOf(client: pg.Client): Promise<SlotRow | undefined> {

@@ -1,4 +1,5 @@
 import { type IndexEntry, readIndex } from '../stored/archive-index.ts'
+import { requireOneServer } from '../stored/choose.ts'
 import { type BackupDetails, listBackups } from '../stored/records.ts'
 import type { Seals } from '../stored/seal.ts'
 import { parseLsn } from '../stored/wal.ts'
@@ -75,6 +76,7 @@ async function goodBackups(target: BackupTarget, seals: Seals, id: string | unde
   const chosen = id === undefined ? good : good.filter((one) => one.id === id)
   if (chosen.length === 0)
     throw new NoSuchMoment(`there is no good backup${id === undefined ? '' : ` ${id}`} in ${target.url}`)
+  requireOneServer(chosen, target)
   return chosen
 }
 

@@ -138,7 +138,7 @@ async function load(options: RestoreOptions, stored: StoredBackup, definitions: 
   let after: Awaited<ReturnType<typeof afterRecovery>>
   try {
     const url = await loadLogical(cluster, stored, definitions, say)
-    after = await afterRecovery(url, options, new BlobCopies(target, seals))
+    after = await afterRecovery(url, options, new BlobCopies(target, seals, backup.files.folder))
   } finally {
     await cluster.stop()
   }
@@ -163,7 +163,7 @@ async function recover(options: RestoreOptions): Promise<Filled> {
   const { cluster, reached } = await recoverCluster({ dataDir, binDir, target: recovery, log: say })
   let after: Awaited<ReturnType<typeof afterRecovery>>
   try {
-    after = await afterRecovery(cluster.url, options, new BlobCopies(target, seals))
+    after = await afterRecovery(cluster.url, options, new BlobCopies(target, seals, backup.files.folder))
   } finally {
     await cluster.stop()
   }

@@ -16,9 +16,19 @@ export async function chooseBackup(
     return found
   }
   const good = all.filter(({ state }) => state === 'good')
+  requireOneServer(good, target)
   const [newest] = good.filter(fits).reverse()
   if (newest) return newest
-  const sealed = all.find(({ major, error }) => major === 0 && error !== undefined)
+  const sealed = all.find(({ state }) => state === 'sealed')
   if (good.length === 0 && sealed) throw new SealError(sealed.error ?? '')
   throw new SealError(good.length === 0 ? `there is no good backup in ${target.url}` : 'no backup is old enough')
+}
+
+/** The newest one may be of a server that was only just made in place of a lost one. */
+export function requireOneServer(backups: readonly BackupDetails[], target: BackupTarget): void {
+  const servers = new Set(backups.flatMap(({ server }) => server ?? []))
+  if (servers.size < 2) return
+  throw new SealError(
+    `backups of ${servers.size} servers are in ${target.url}: name one by its id (svc backup list --to ${target.url})`,
+  )
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import { inParallel } from '../../../core/limits.ts'
 import { isUuid } from '../../../core/uuid.ts'
-import type { BackupTarget } from '../target/target.ts'
+import { type BackupTarget, requireName } from '../target/target.ts'
 import type { Seals } from './seal.ts'
 
 /** The bytes of stored files: `read` resolves to undefined where they are gone. */
@@ -15,29 +15,41 @@ export type BlobSource = {
 export type BlobRow = { id: string; size: number; sha256: string }
 
 const AT_ONCE = 4
-const blobName = (id: string): string => {
-  if (!isUuid(id)) throw new TypeError('not the id of a blob')
-  return `blobs/${id.slice(0, 2)}/${id}`
+/** Of backups that do not name the folder of their files. */
+export const FIRST_FOLDER = 'blobs'
+
+/**
+ * Where the files of a server lie, by the key that seals them: so a new passphrase copies them anew, and one server never
+ * removes what another one needs. The first is the one to write to.
+ */
+export async function fileFolders(seals: Seals, server: string): Promise<string[]> {
+  return (await seals.tags(server)).map((tag) => `files/${tag}`)
 }
 
 /** Shards of the ids, which are random: the first byte. */
 export const SHARDS: readonly string[] = Array.from({ length: 256 }, (_, i) => i.toString(16).padStart(2, '0'))
 
-/** Blobs are immutable and have a UUID, so each is copied to a target once, for all backups. */
+/** Blobs are immutable and have a UUID, so each is copied to a folder once, for all backups that are sealed with the same key. */
 export class BlobCopies {
   readonly #target: BackupTarget
   readonly #seals: Seals
+  readonly folder: string
 
-  constructor(target: BackupTarget, seals: Seals) {
+  constructor(target: BackupTarget, seals: Seals, folder = FIRST_FOLDER) {
     this.#target = target
     this.#seals = seals
+    this.folder = requireName(folder)
+  }
+
+  static async ofServer(target: BackupTarget, seals: Seals, server: string): Promise<BlobCopies> {
+    return new BlobCopies(target, seals, (await fileFolders(seals, server))[0])
   }
 
   /** Ids of a shard that the target has. */
   async present(shard: string): Promise<Map<string, { bytes: number; modifiedAt: number }>> {
     const found = new Map<string, { bytes: number; modifiedAt: number }>()
-    for await (const { name, bytes, modifiedAt } of this.#target.list(`blobs/${shard}/`)) {
-      const id = name.slice(`blobs/${shard}/`.length)
+    for await (const { name, bytes, modifiedAt } of this.#target.list(`${this.folder}/${shard}/`)) {
+      const id = name.slice(`${this.folder}/${shard}/`.length)
       if (isUuid(id)) found.set(id, { bytes, modifiedAt })
     }
     return found
@@ -47,7 +59,7 @@ export class BlobCopies {
   async copy({ id, size, sha256 }: BlobRow, source: BlobSource, signal?: AbortSignal): Promise<boolean> {
     const bytes = await source.read(id, size)
     if (!bytes) return false
-    const name = blobName(id)
+    const name = this.#name(id)
     await this.#target.put(name, this.#seals.seal(name, sameBytes(bytes, { id, size, sha256 })), {
       signal,
       expected: size,
@@ -57,13 +69,18 @@ export class BlobCopies {
 
   /** Undefined where the target has none. Throws at its end where the bytes are not those of the row. */
   async open(row: BlobRow): Promise<AsyncIterable<Buffer> | undefined> {
-    const name = blobName(row.id)
+    const name = this.#name(row.id)
     const stored = await this.#target.get(name)
     return stored && sameBytes(this.#seals.open(name, stored), row)
   }
 
   remove(id: string): Promise<void> {
-    return this.#target.remove(blobName(id))
+    return this.#target.remove(this.#name(id))
+  }
+
+  #name(id: string): string {
+    if (!isUuid(id)) throw new TypeError('not the id of a blob')
+    return `${this.folder}/${id.slice(0, 2)}/${id}`
   }
 }
 

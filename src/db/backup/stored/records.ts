@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { BackupTarget } from '../target/target.ts'
-import type { Seals } from './seal.ts'
+import { SealError, type Seals } from './seal.ts'
 
-export type BackupState = 'running' | 'good' | 'failed'
+/** `sealed`: its records cannot be opened with the key that is known here. */
+export type BackupState = 'running' | 'good' | 'failed' | 'sealed'
 
 /** A backup as it is listed. `from` and `to` are positions in the log (LSN). */
 export type BackupRecord = {
@@ -14,6 +15,8 @@ export type BackupRecord = {
   started_at: string
   finished_at: string | null
   bytes: number
+  /** Whose it is; unknown in older backups, and in sealed ones. */
+  server?: string
   from: string | null
   to: string | null
   verified_at?: string
@@ -34,8 +37,8 @@ export type BackupDetails = BackupRecord & {
   user: string
   /** Objects of the backup beside its records, in the order they are restored. */
   objects: readonly string[]
-  /** Blobs: `copied` to the target, or only `listed` because they lie in S3. */
-  files: { kind: 'copied' | 'listed' | 'none'; count: number; bytes: number }
+  /** Blobs: `copied` to a folder of the target, or only `listed` because they lie in S3. */
+  files: { kind: 'copied' | 'listed' | 'none'; count: number; bytes: number; folder?: string }
   /** Which archive goes on where this backup ends. */
   archive: string | null
   /** When the database ended its part. */
@@ -95,7 +98,7 @@ export async function readRecord<T>(target: BackupTarget, seals: Seals, name: st
   return stored && (JSON.parse(await seals.openText(name, stored, MOST_RECORD_BYTES)) as T)
 }
 
-/** All backups of a target, oldest first. One whose records cannot be read is in the list as failed. */
+/** All backups of a target, oldest first. One whose records cannot be opened is in the list as sealed. */
 export async function listBackups(target: BackupTarget, seals: Seals): Promise<BackupDetails[]> {
   const records = new Map<string, Set<string>>()
   for await (const { name } of target.list('backups/')) {
@@ -119,8 +122,8 @@ async function readBackup(target: BackupTarget, seals: Seals, id: string, kinds:
       : undefined
     return withState({ ...details, ...verified }, name)
   } catch (error) {
-    if (error instanceof SyntaxError) throw error
-    return unreadable(id, error)
+    if (!(error instanceof SealError)) throw error
+    return sealed(id, error)
   }
 }
 
@@ -144,17 +147,17 @@ function mayBeAlive(writer: BackupDetails['writer']): boolean {
   }
 }
 
-const unreadable = (id: string, error: unknown): BackupDetails => ({
+const sealed = (id: string, error: SealError): BackupDetails => ({
   id,
   version: 1,
-  state: 'failed',
+  state: 'sealed',
   kind: 'physical',
   started_at: startOf(id),
   finished_at: null,
   bytes: 0,
   from: null,
   to: null,
-  error: error instanceof Error ? error.message : String(error),
+  error: error.message,
   major: 0,
   systemId: '',
   timeline: 0,
@@ -173,7 +176,8 @@ const startOf = (id: string): string => id.replace(/^(\d{4})(\d\d)(\d\d)t(\d\d)(
 
 /** As the command line and the API show it. */
 export function shownBackup(details: BackupDetails): BackupRecord {
-  const { id, state, kind, started_at, finished_at, bytes, from, to, verified_at, verification, error } = details
+  const { id, state, kind, started_at, finished_at, bytes, server, from, to, verified_at, verification, error } =
+    details
   return {
     id,
     state,
@@ -181,6 +185,7 @@ export function shownBackup(details: BackupDetails): BackupRecord {
     started_at,
     finished_at,
     bytes,
+    ...(server !== undefined && { server }),
     from,
     to,
     ...(verified_at !== undefined && { verified_at }),

@@ -1,6 +1,7 @@
 import {
   createCipheriv,
   createDecipheriv,
+  createHash,
   createHmac,
   hkdfSync,
   randomBytes,
@@ -160,6 +161,18 @@ export class Seals {
       parts.push(part)
     }
     return Buffer.concat(parts).toString('utf8')
+  }
+
+  /**
+   * Names for what is sealed for `owner`: the first by the key that seals now. They tell keys apart and are as slow to guess
+   * as the seals.
+   */
+  async tags(owner: string): Promise<string[]> {
+    const salt = createHash('sha256').update(owner).digest().subarray(0, SALT)
+    const { passphrase, rootSecret } = this.#keys
+    const modes = [...(passphrase ? [GCM] : []), ...(rootSecret ? [HMAC] : [])]
+    const keys = await Promise.all(modes.map((mode) => this.#master(mode, salt)))
+    return keys.map((key) => objectKey(key, salt, `tag of ${owner}`).toString('hex').slice(0, 16))
   }
 
   #master(mode: number, salt: Buffer): Promise<Buffer> {

@@ -96,6 +96,8 @@ export const MOST_SEGMENT: bigint = 2n ** 30n
 export type ArchiveRecord = {
   archive: string
   system_id: string
+  /** Whose it is; unknown in older ones. */
+  server?: string
   timeline: number
   segment_size: number
   start: string

@@ -79,7 +79,7 @@ test('what came after it is there: to the end, to a moment, to before a request;
   await archived()
   // Its index is written a moment later.
   await indexedSince(indexed)
-  await eventually(() => assert.equal(readdirSync(join(to, 'blobs')).length, 1), { seconds: 240 })
+  await eventually(() => assert.equal(readdirSync(join(to, 'files')).length, 1), { seconds: 240 })
 
   const end = await restoreTo('end')
   assert.deepEqual(await query(end.server, `select to_regclass('public.notes')::text`), [[null]])
@@ -140,6 +140,19 @@ test('a server that stops leaves nothing behind in the archive, and the next one
   const again = await startEmbeddedServer(dataDir, { 'backup.to': to, 'backup.continuous': 'async', ...passphrase })
   assert.equal(readdirSync(join(to, 'wal')).length, 1)
   await again.stop()
+  // With another passphrase another archive begins, because no key opens both.
+  const changed = { 'backup.to': to, 'backup.continuous': 'async', 'backup.passphrase': 'another one' }
+  const sealedAnew = await startEmbeddedServer(dataDir, changed)
+  await eventually(
+    async () => {
+      assert.equal(readdirSync(join(to, 'wal')).length, 2)
+      const { items } = (await sealedAnew.call('GET /api/admin/backups', asAdmin)).body
+      const states = new Set(items.map(({ state }: { state: string }) => state))
+      assert.deepEqual(states, new Set(['good', 'sealed']))
+    },
+    { seconds: 240 },
+  )
+  await sealedAnew.stop()
   rmSync(dataDir, { recursive: true })
   const copy = await restoreTo('gone')
   assert.deepEqual(await query(copy.server, 'select id from public.notes where id = 21'), [[21]])

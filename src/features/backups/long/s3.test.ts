@@ -48,7 +48,7 @@ test('a backup goes to a bucket and comes back; files of S3 storage are listed, 
   const copied = await runSvc(['backup', '--files', '--json'], settings)
   assert.equal(JSON.parse(copied.out).state, 'good')
   const blobs: string[] = []
-  for await (const { name } of target.list('blobs/')) blobs.push(name)
+  for await (const { name } of target.list('files/')) blobs.push(name)
   assert.equal(blobs.length, 1)
   const { items } = JSON.parse((await runSvc(['backup', 'list', '--json'], settings)).out)
   assert.deepEqual(

@@ -192,3 +192,59 @@ test('endless rows, open quotes and bodies beyond the limit are refused early', 
   const large = await put('people', 'id\n'.repeat(7 * 2 ** 20))
   assert.equal(large.status, 413)
 })
+
+test('ids that are always generated come back as they were, and a row without one gets a new one', async () => {
+  await api.sql(`create table numbered (id bigint generated always as identity primary key, slug text unique, title text, tags text[],
+      loud text generated always as (upper(title)) stored);
+    insert into numbered (slug, title, tags) values ('a', 'x', '{p,"q r"}'), ('b', 'y', null), ('c', 'z', '{}'); delete from numbered where id = 2`)
+  const before = await api.sql('select * from numbered order by id')
+  for (const [format, type] of Object.entries({
+    csv: 'text/csv',
+    json: 'application/json',
+    ndjson: NDJSON['content-type'],
+  })) {
+    const { text } = await api.call(`GET /api/collections/numbered/export.${format as 'csv'}?sort=id`)
+    const same = await put('numbered', text, { 'content-type': type }, '?onConflict=id')
+    assert.deepEqual([same.status, same.body], [200, counts(0, 2)], format)
+    const bySlug = await put('numbered', text, { 'content-type': type }, '?onConflict=slug')
+    assert.deepEqual([bySlug.status, bySlug.body], [200, counts(0, 2)], format)
+    await api.sql('truncate numbered')
+    const again = await put('numbered', text, { 'content-type': type })
+    assert.deepEqual([again.status, again.body], [200, counts(2)], format)
+    assert.deepEqual(await api.sql('select * from numbered order by id'), before, format)
+  }
+  // The sequence goes on where it was.
+  assert.deepEqual((await put('numbered', 'id,title,tags\n,new,[]\n9,given,\n,newer,[]\n')).body, counts(3))
+  assert.deepEqual(
+    (
+      await put('numbered', '[{"id":null,"title":"last"},{"title":"very last"}]', {
+        'content-type': 'application/json',
+      })
+    ).body,
+    counts(2),
+  )
+  assert.deepEqual(
+    (await api.sql(`select id::int, title from numbered where slug is null order by id`)).map(({ id, title }) => [
+      Number(id),
+      title,
+    ]),
+    [
+      [4, 'new'],
+      [5, 'newer'],
+      [6, 'last'],
+      [7, 'very last'],
+      [9, 'given'],
+    ],
+  )
+  assert.deepEqual((await put('numbered', 'id\n\n')).body.data.rows, [{ line: 2, message: 'no recognized columns' }])
+  const one = await api.call('POST /api/collections/numbered', { json: { id: 77, title: 'x' } })
+  assert.deepEqual([one.status, one.body.error], [400, 'generated_always'])
+})
+
+test('who may not insert an id may not import one', async () => {
+  await api.sql(`create table guarded (id int generated always as identity primary key, title text);
+    revoke insert on guarded from svc_anon; grant insert (title) on guarded to svc_anon`)
+  assert.equal((await put('guarded', 'title\nx\n')).status, 200)
+  assert.deepEqual((await put('guarded', 'id,title\n,y\n,z\n')).body, counts(2))
+  assert.equal((await put('guarded', 'id,title\n5,x\n')).status, 403)
+})

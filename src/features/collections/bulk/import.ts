@@ -263,8 +263,9 @@ type ImportStatement = {
 
 /** Returns the number of new rows and, unless all are new, the number of written rows. */
 function buildImport({ target, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
-  if (isPacked) return insertPacked(target, columns, input, log)
-  return sql`with ${MADE} as (${insertRows(target, { columns, input, conflict }, log)})
+  const insertion = { columns, input, conflict, keepsIdentity: true }
+  if (isPacked) return insertPacked(target, insertion, log)
+  return sql`with ${MADE} as (${insertRows(target, insertion, log)})
     select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(target, log)}
     from ${MADE}`
 }

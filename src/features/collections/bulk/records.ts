@@ -65,11 +65,17 @@ export function readerOf(contentType: string, table: Table): RowReader {
 /** A column of the header; `key` is the JSON text before its value. */
 type HeaderCell = { readonly column: Column; readonly key: string; readonly isJson: boolean }
 
-const headerCell = (column: Column, isFirst: boolean): HeaderCell => ({
+const headerCell = (column: Column): HeaderCell => ({
   column,
-  key: `${isFirst ? '' : ','}${JSON.stringify(column.name)}:`,
+  key: `${JSON.stringify(column.name)}:`,
   isJson: isJsonCell(column),
 })
+
+/** What PostgreSQL computes; an identity column takes the value that a file has. */
+const isComputed = ({ isGenerated, isIdentity }: Column): boolean => isGenerated && !isIdentity
+const isMade = ({ isGenerated, isIdentity }: Column): boolean => isGenerated && isIdentity
+
+const NO_COLUMNS = 'no recognized columns'
 
 class CsvRows implements RowReader {
   readonly maxLineBytes = MAX_LINE_BYTES
@@ -82,6 +88,7 @@ class CsvRows implements RowReader {
   /** Every cell can be sent to PostgreSQL as it is. */
   #isPlain = false
   #skips = false
+  #hasMade = false
 
   constructor(table: Table) {
     this.#table = table
@@ -121,13 +128,13 @@ class CsvRows implements RowReader {
     })
     const twice = header.find((column, i) => header.indexOf(column) !== i)
     if (twice) throw badRequest(`column "${twice.name}" stands twice`)
-    const written = header.map((column) => (column.isGenerated ? undefined : column))
+    const written = header.map((column) => (isComputed(column) ? undefined : column))
     this.#columns = written.flatMap((column) => column ?? [])
     if (this.#columns.length === 0) throw badRequest('no recognized columns in request body', 'unknown_column')
     this.#skips = this.#columns.length < written.length
+    this.#hasMade = this.#columns.some(isMade)
     this.#isPlain = this.#columns.every((column) => isJson(column) || !isJsonCell(column))
-    const first = written.findIndex((column) => column !== undefined)
-    return written.map((column, i) => column && headerCell(column, i === first))
+    return written.map((column) => column && headerCell(column))
   }
 
   #incoming({ line, cells, length }: CsvRow): ParsedRow {
@@ -135,9 +142,26 @@ class CsvRows implements RowReader {
     if (cells.length !== header.length) {
       return { line, fault: `expected ${header.length} cells, found ${cells.length}` }
     }
+    if (this.#hasMade) {
+      // Without a value it is made, as for a row that does not name the column.
+      const given = header.map(
+        (heading, i) => heading && (isMade(heading.column) && cells[i] === null ? undefined : heading),
+      )
+      const columns = given.flatMap((heading) => heading?.column ?? [])
+      if (columns.length === 0) return { line, fault: NO_COLUMNS }
+      if (columns.length < this.#columns.length) return this.#row({ line, cells, length }, given, columns)
+    }
+    return this.#row({ line, cells, length }, header, this.#columns)
+  }
+
+  #row(
+    { line, cells, length }: CsvRow,
+    header: readonly (HeaderCell | undefined)[],
+    columns: readonly Column[],
+  ): ParsedRow {
     if (this.#isPlain) {
-      const written = this.#skips ? cells.filter((_, i) => header[i]) : cells
-      return { line, columns: this.#columns, cells: written, length }
+      const written = this.#skips || columns !== this.#columns ? cells.filter((_, i) => header[i]) : cells
+      return { line, columns, cells: written, length }
     }
     let body = '{'
     for (let i = 0; i < header.length; i++) {
@@ -147,9 +171,9 @@ class CsvRows implements RowReader {
       const cell = cells[i] ?? null
       const value = cell === null ? 'null' : isJson ? jsonCell(column, cell) : JSON.stringify(cell)
       if (value === undefined) return { line, fault: `invalid ${column.type} value: expected JSON` }
-      body += key + value
+      body += (body.length > 1 ? ',' : '') + key + value
     }
-    return { line, columns: this.#columns, body: `${body}}` }
+    return { line, columns, body: `${body}}` }
   }
 }
 
@@ -192,8 +216,8 @@ abstract class JsonReader implements RowReader {
     if (row === undefined) return { line, fault: 'invalid JSON' }
     if (!isFields(row)) return { line, fault: 'expected a JSON object' }
     try {
-      const columns = this.#columnsOf(row).filter(({ isGenerated }) => !isGenerated)
-      return columns.length > 0 ? { line, columns, body: text } : { line, fault: 'no recognized columns' }
+      const columns = this.#columnsOf(row).filter((one) => !isComputed(one) && !(isMade(one) && row[one.name] === null))
+      return columns.length > 0 ? { line, columns, body: text } : { line, fault: NO_COLUMNS }
     } catch (error) {
       if (!(error instanceof AppError)) throw error
       return { line, fault: error.message }
