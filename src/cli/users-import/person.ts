@@ -37,6 +37,15 @@ export function textIn(fields: UserFields, ...names: readonly string[]): string 
   return ''
 }
 
+/**
+ * Of the first of the names that the record has, even where it holds nothing: a later name may speak of something else, so it
+ * does not stand in.
+ */
+export function fieldIn(fields: UserFields, ...names: readonly string[]): unknown {
+  const name = names.find((one) => Object.hasOwn(fields, one))
+  return name === undefined ? undefined : fields[name]
+}
+
 /** `true`, and what CSV and other exports write for it. */
 export const isTrue = (value: unknown): boolean =>
   value === true || value === 1 || value === 'true' || value === 't' || value === '1'
@@ -79,6 +88,7 @@ export function phoneIn(given: string): string | null {
 
 /** Milliseconds or seconds since 1970, or a date as text; null for anything else. */
 export function momentIn(given: string): string | null {
+  if (/^\d{1,8}$/.test(given)) return null
   const number = /^\d{9,14}$/.test(given) ? Number(given) : undefined
   const date = number === undefined ? new Date(given) : new Date(number < 1e11 ? number * 1000 : number)
   const year = given === '' || Number.isNaN(date.getTime()) ? 0 : date.getUTCFullYear()

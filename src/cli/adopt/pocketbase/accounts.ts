@@ -264,7 +264,7 @@ async function addPerson(
       await client.query('insert into svc.lost_passwords (user_id) values ($1)', [id])
   } else if (local) {
     id = local.id
-    if (!local.proven) await emptyAccount(client, id, hash, isVerified)
+    if (!local.proven) await emptyAccount(client, id, { hash, isVerified })
     notes.push({
       level: 'changed',
       what: email ?? '',
