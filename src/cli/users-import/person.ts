@@ -1,5 +1,6 @@
 import { isEmail, normaliseEmail } from '../../core/contact/email-address.ts'
 import { normalisePhone } from '../../core/contact/phone.ts'
+import { storableText } from '../../core/storable.ts'
 import type { Credential } from './hashes.ts'
 
 /** A user of a file, in our words. */
@@ -107,19 +108,15 @@ export function metadataJson(given: UserFields): string | undefined {
   return text !== undefined && Buffer.byteLength(text) <= MAX_METADATA ? text : undefined
 }
 
-/** PostgreSQL keeps neither zero bytes nor halves of characters. */
-const clean = (text: string): string => text.replaceAll('\0', '').replaceAll(LONE, '\ufffd')
-const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g
-
 function jsonOf(value: unknown, depth: number): string | undefined {
   if (depth > MAX_DEPTH) return undefined
-  if (typeof value === 'string') return JSON.stringify(clean(value))
+  if (typeof value === 'string') return JSON.stringify(storableText(value))
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
   const parts: string[] = []
   for (const [name, one] of Object.entries(value)) {
     const text = jsonOf(one, depth + 1)
     if (text === undefined) return undefined
-    parts.push(Array.isArray(value) ? text : `${JSON.stringify(clean(name))}:${text}`)
+    parts.push(Array.isArray(value) ? text : `${JSON.stringify(storableText(name))}:${text}`)
   }
   return Array.isArray(value) ? `[${parts.join()}]` : `{${parts.join()}}`
 }
