@@ -100,6 +100,8 @@ export type ColumnType = {
   /** pg_type.typtype of the base type: b base, e enum, c composite, r range, m multirange. */
   readonly typeKind: string
   readonly isArray: boolean
+  /** Of an array: the base type of its elements, domains resolved. */
+  readonly element: ElementType | undefined
   /** text, varchar, char (or a domain over one): searched by full-text search. */
   readonly isText: boolean
   readonly isGeometry: boolean
@@ -116,11 +118,14 @@ export type ColumnType = {
   readonly readsBack: boolean
 }
 
+export type ElementType = Pick<ColumnType, 'baseType' | 'typeKind' | 'isArray'>
+
 /** What decides the JSON form of a type. */
 export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
 
 /** The type of a value that a function takes or returns. */
-export type ValueType = JsonForm & Pick<ColumnType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'enumValues'>
+export type ValueType = JsonForm &
+  Pick<ColumnType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'element' | 'enumValues'>
 
 export type ForeignKey = {
   readonly constraintName: string

@@ -51,6 +51,8 @@ export type CatalogType = {
   baseCategory: string
   baseModifier: number
   readsBack: boolean
+  /** Of an array: the base type of its elements. */
+  element: { name: string; kind: string; category: string } | null
   labels: string[] | null
 }
 
