@@ -121,10 +121,18 @@ export const writtenRows = (key: string): Sql => sql`
   select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, made::pg_catalog.float8 as made, changed::pg_catalog.float8 as changed,
     removed::pg_catalog.float8 as removed from svc.written_rows(${key})`
 
-/** Of a transaction: its moment, the tables that it locked whole, and which columns the database itself fills. */
+const milliseconds = (moment: Sql): Sql =>
+  sql`pg_catalog.round(extract(epoch from ${moment}) * 1000, 3)::pg_catalog.float8`
+
+/** Of a transaction: its moment, the tables that it locked whole, and which columns the database itself fills, some of them with what. */
 export const aboutWrite = (key: string, oids: readonly number[]): Sql => sql`
-  select pg_catalog.json_build_object('begun', extract(epoch from pg_catalog.now()) * 1000, 'now', extract(epoch from pg_catalog.clock_timestamp()) * 1000,
-    'locked', svc.locked_tables(${key})::pg_catalog.int8[], 'columns', svc.made_columns(${key}, ${oids.map(String)}::pg_catalog.oid[]))::text`
+  select pg_catalog.json_build_object('begun', ${milliseconds(sql`pg_catalog.now()`)}, 'now', ${milliseconds(sql`pg_catalog.clock_timestamp()`)},
+    'locked', svc.locked_tables(${key})::pg_catalog.int8[], 'columns', svc.made_columns(${key}, ${oids.map(String)}::pg_catalog.oid[]),
+    'defaults', svc.present_defaults(${oids.map(String)}::pg_catalog.oid[]))::text`
+
+/** Whether functions, or triggers of these tables, may do at once what no rollback takes back. */
+export const actsAtOnce = (functions: readonly number[], tables: readonly number[]): Sql => sql`
+  select svc.acts_at_once(${functions.map(String)}::pg_catalog.oid[], ${tables.map(String)}::pg_catalog.oid[])::text`
 
 /** Whether code of other rights may have written: the function itself, a trigger of these tables, or what they call. */
 export const runsDefiner = (functions: readonly number[], tables: readonly number[]): Sql => sql`

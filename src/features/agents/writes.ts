@@ -82,7 +82,9 @@ export class Writes {
       stop = await this.#judge(tx, { ...context, tool, args, requestId, intent, confirmed, statement }, difference)
       return stop === undefined
     }
-    const write = new GuardedWrite(this.#deps, agent.who, signal, statement, decide)
+    const functions = overloadsOf(this.#deps.schema.read(), tool, args)
+    const isCompared = confirmed !== undefined || intent.released !== undefined
+    const write = new GuardedWrite(this.#deps, agent.who, { signal, functions, isCompared }, decide)
     const undo = (tx: Tx) => undoIn(tx, inverses, (inverse) => this.#undoOne(context, inverse, tx, requestId))
     const run = () => (tool === 'undo' ? write.run(undo) : this.#callRoute(context, tool, args, requestId, write))
     const answer = await this.#atOnce.run(run, { signal })
