@@ -37,6 +37,9 @@ await api.sql(`
   create function make_order(t text) returns void language sql as $$
     with o as (insert into orders (title) values (t) returning *) insert into lines (ord, what) select id, to_jsonb(o) from o $$;
   create function pay_later() returns void language plpgsql as $$ begin perform pay(); perform pg_advisory_xact_lock(7); end $$;
+  create function wide(count int) returns jsonb language sql as $$
+    insert into notes (title) values ('wide');
+    select jsonb_object_agg('k' || g || repeat('y', 20), g) from generate_series(1, count) g $$;
   create function make_notes(count int) returns void language sql as 'insert into notes (n) select i from generate_series(1, count) i';
   do $$ declare t text; begin foreach t in array '{payments,orders,lines}'::text[] loop
     execute format('alter table %I enable row level security; create policy own on %I using (owner = svc.uid()); grant all on %I to svc_authenticated', t, t, t);
@@ -170,6 +173,27 @@ test('confirmed writes that race are not more rows together than an hour allows'
   const tried = await Promise.all(calls.map((call) => mine('call', call)))
   const done = await Promise.all(calls.map((call, i) => mine('call', { ...call, confirm: tried[i]?.content.confirm })))
   assert.deepEqual(done.map(({ content }) => content.reason ?? content.request_id.slice(0, 4)).sort(), ['mcp_', 'rows'])
+})
+
+test('what was committed is told as done, however large its answer is', async () => {
+  const call = { function: 'wide', args: { count: 5_000 } }
+  const counts = { notes: { create: 1, update: 0, delete: 0 } }
+  const agentOf = async (email: string, terms: object) =>
+    agentTools(api, (await agentTokens(api, await api.signUp(email), terms)).access)
+  const [steps, quick] = [await agentOf('steps@x.test', {}), await agentOf('quick@x.test', { auto: 9 })]
+  const { confirm } = (await steps('call', call)).content
+  for (const done of [await steps('call', { ...call, confirm }), await quick('call', call)]) {
+    assert.equal(done.isError, false, done.text)
+    assert.match(done.content.request_id, /^mcp_/)
+    assert.deepEqual(done.content, { request_id: done.content.request_id, counts, truncated: true })
+    assert.match(done.text, /cut/)
+  }
+  assert.equal((await api.sql(`select from notes where title = 'wide'`)).length, 2)
+  const held = await agentOf('held@x.test', { release: true })
+  const what = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`key ${i}`, i]))
+  const waiting = await held('create', { table: 'lines', body: { what } })
+  assert.equal(waiting.isError, false, waiting.text)
+  assert.ok(waiting.content.pending && waiting.content.truncated)
 })
 
 test('a function that writes nothing needs no second step, another one does', async () => {

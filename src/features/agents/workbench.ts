@@ -219,15 +219,30 @@ export class Workbench implements McpServer {
           `Nothing is done yet: ${WHY[outcome.why]}. The write waits 24 hours for the user at ${this.#deps.accountUrl()}.`,
         ]
         const content = { changes, counts, pending: outcome.id, reason: outcome.why }
-        return { result: answerOf({ content, list: 'changes', notes, others: outcome.others }), tables, rows: 0 }
+        const spare = ['changes', 'counts']
+        return { result: answerOf({ content, list: 'changes', spare, notes, others: outcome.others }), tables, rows: 0 }
       }
       case 'done': {
         const { requestId, answer } = outcome
-        const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
-        const others = isForeign ? await this.#othersOfWrite(args) : []
-        const content = { request_id: requestId, counts, answer }
-        return { result: await this.#readAnswer({ content, others }), tables, rows, requestId, isAudited: true }
+        const result = await this.#answerOfDone({ request_id: requestId, counts, answer }, args)
+        return { result, tables, rows, requestId, isAudited: true }
       }
+    }
+  }
+
+  /** It is committed, whatever comes now: an answer that cannot be told is left out. */
+  async #answerOfDone(
+    content: { request_id: string; counts: unknown; answer: unknown },
+    args: Args,
+  ): Promise<ToolResult> {
+    const { request_id, counts, answer } = content
+    try {
+      const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
+      const others = isForeign ? await this.#othersOfWrite(args) : []
+      return await this.#readAnswer({ content, others, spare: ['answer', 'counts'] })
+    } catch {
+      const notes = ['It is done; its answer could not be read.']
+      return answerOf({ content: { request_id, counts, truncated: true }, notes, spare: ['counts'] })
     }
   }
 
