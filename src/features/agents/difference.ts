@@ -20,6 +20,10 @@ export type Difference = {
   /** Rows were written that the log does not know. */
   readonly isUnlogged: boolean
   readonly oids: readonly number[]
+  /** Tables that were read. */
+  readonly read: readonly number[]
+  /** Values that the database made. */
+  readonly generated: ReadonlySet<unknown>
   /** What the database itself fills, by table and column. */
   readonly columns: AboutWrite['columns']
 }
@@ -54,16 +58,20 @@ export function differenceOf(
       counts.set(labelOf(table), most)
     else hasOthers = true
   }
+  const { rest, generated } = normalised(run.logged, about, earlier)
+  const seenBefore = new Map(before.map(({ oid, seen }) => [oid, seen]))
   const told = run.told.replace(/^"changes":/, '').replace(/,"truncated":true$/, '')
   return {
     changes: hasOthers && !told.includes('{"other":true}') ? withOther(told) : told,
     counts: Object.fromEntries(counts),
     // A table that was rewritten is more than any count allows.
     rows: about.locked.length > 0 ? Math.max(rows, 1_000_000) : rows,
-    text: JSON.stringify([normalised(run.logged, about, earlier), uncounted, about.locked]),
+    text: JSON.stringify([rest, uncounted, about.locked]),
     isCut: run.isCut,
     isUnlogged: uncounted.length > 0 || about.locked.length > 0,
     oids,
+    read: after.filter(({ oid, seen }) => seen > (seenBefore.get(oid) ?? 0)).map(({ oid }) => oid),
+    generated,
     columns: about.columns,
   }
 }

@@ -89,7 +89,7 @@ export function normalised(
   changes: readonly LoggedChange[],
   about: AboutWrite,
   earlier: RunValues | undefined,
-): unknown {
+): { rest: unknown; generated: ReadonlySet<unknown> } {
   const made = new Map<unknown, number>()
   /** Moments that this transaction wrote: what a row had before is no stamp, however young. */
   const stamps = new Set<unknown>()
@@ -116,7 +116,7 @@ export function normalised(
     if (typeof value !== 'object' || value === null) return value
     return [{}, ...Object.entries(value).map(([name, inner]) => [name, plain(inner, place)])]
   }
-  return changes.map((change) => {
+  const rest = changes.map((change) => {
     const { oid, action, old, new: now } = change
     const image = (of: Image | null) =>
       of &&
@@ -125,6 +125,7 @@ export function normalised(
         .map(([name, value]) => [name, plain(value, placeOf(oid, name))])
     return [oid, action, plain(keyOf(change), placeOf(oid, null)), image(imageOf(old)), image(imageOf(now))]
   })
+  return { rest, generated: new Set([...made.keys(), ...defaults]) }
 }
 
 const isSame = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b)

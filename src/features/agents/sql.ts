@@ -115,11 +115,18 @@ export const agentCommit = (c: Commit): Sql => sql`
     ${c.heedsQuarantine}::boolean, ${c.generation}::bigint, ${c.nonce}, ${c.pendingId}::uuid, ${c.grantId}::uuid,
     ${c.apiKeyId}::uuid, ${JSON.stringify(c.entry)}::jsonb)`
 
-export type WrittenRows = { oid: number; made: number; changed: number; removed: number }
+export type WrittenRows = { oid: number; made: number; changed: number; removed: number; seen: number }
 
 export const writtenRows = (key: string): Sql => sql`
   select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, made::pg_catalog.float8 as made, changed::pg_catalog.float8 as changed,
-    removed::pg_catalog.float8 as removed from svc.written_rows(${key})`
+    removed::pg_catalog.float8 as removed, seen::pg_catalog.float8 as seen from svc.used_rows(${key})`
+
+export const wordsOfCode = (tables: readonly number[]): Sql =>
+  sql`select svc.words_of_code(${tables.map(String)}::oid[])`
+
+/** Whether a write may have read what no table of the database holds. */
+export const readsElsewhere = (functions: readonly number[], tables: readonly number[]): Sql =>
+  sql`select svc.reads_elsewhere(${functions.map(String)}::oid[], ${tables.map(String)}::oid[])::text`
 
 const milliseconds = (moment: Sql): Sql =>
   sql`pg_catalog.round(extract(epoch from ${moment}) * 1000, 3)::pg_catalog.float8`

@@ -17,7 +17,7 @@ await api.sql(`
   create function add_up(a int, b int) returns int language sql immutable as 'select a + b';
   create function make_note(t text) returns bigint language sql as 'insert into notes (title) values (t) returning id';
   create table settings (id int primary key, recipient uuid, due date, code text, num bigint);
-  insert into settings values (1, '11111111-1111-4111-8111-111111111111', '2030-01-01', 'AAA', 5);
+  insert into settings values (1, '11111111-1111-4111-8111-111111111111', '2030-01-01', '1001', 5);
   create table payments (id bigint generated always as identity primary key, owner uuid not null default svc.uid(), what text, to_user uuid,
     due date default current_date, code text default md5(random()::text), num bigint default (random() * 1000)::bigint);
   create function pay() returns void language sql as $$
@@ -83,7 +83,7 @@ test('a write is tried, then confirmed, and can be undone', async () => {
 const settings = {
   recipient: ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'],
   due: ['2030-01-01', '2031-02-02'],
-  code: ['AAA', 'BBB'],
+  code: ['1001', '2002'],
   num: ['5', '777'],
 } as const
 const set = (column: keyof typeof settings, which: 0 | 1) =>
