@@ -4,6 +4,7 @@ import { version } from '../core/version.ts'
 import { DryRuns } from '../db/history/dry-run.ts'
 import { createAdvisor } from '../features/advisor/routes.ts'
 import { Confirmations } from '../features/agents/confirm.ts'
+import { ForeignText } from '../features/agents/foreign-text.ts'
 import { GuardedWrites } from '../features/agents/guarded-write.ts'
 import { llmsRoute } from '../features/agents/llms.ts'
 import { Marks } from '../features/agents/marks.ts'
@@ -37,7 +38,8 @@ export async function createAgentsGroup(
   const dryRuns = new DryRuns({ db, schema, key })
   const confirmations = new Confirmations(identity.keyFor('agents'))
   const writes = new Writes({
-    ...{ db, own, schema, key, dryRuns, routes, expected, confirmations, marks, hasQuarantine },
+    ...{ db, own, schema, key, dryRuns, routes, expected, confirmations, hasQuarantine },
+    foreignText: new ForeignText(own, marks),
     log: changeLog,
   })
   const publicBaseUrl = (): string => publicUrl.get()

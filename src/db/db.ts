@@ -95,7 +95,7 @@ export interface Notifications {
 
 /**
  * On a connection outside the pool, opened for this transaction: for work that lasts as long as its client, such as
- * exports. Not retried. The calling code limits how many run at once.
+ * exports. Not retried, unless it is repeatable. The calling code limits how many run at once.
  */
 export type ApartOptions<T = unknown> = {
   apart: true
@@ -103,6 +103,8 @@ export type ApartOptions<T = unknown> = {
   signal?: CancelSignal
   /** One snapshot for all statements, none of which writes. */
   isSnapshot?: boolean
+  /** The same for statements that write: what others have committed meanwhile is a serialisation failure, after which all is done again. */
+  isRepeatable?: boolean
   /** As in FlyOptions. */
   once?: KeepOnce<T> | undefined
 }

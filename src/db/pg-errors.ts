@@ -213,6 +213,11 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 
+const OWN_WORDS = new Set(Object.values(refusals).map(([, message]) => message))
+
+/** What PostgreSQL raised was told in words of ours: nothing that code of the database chose is in them. */
+export const isInOwnWords = ({ message, data }: AppError): boolean => data === undefined && OWN_WORDS.has(message)
+
 /** Serialisation failure, deadlock and lock_timeout. */
 const CONFLICTS = new Set(['40001', '40P01', '55P03'])
 

@@ -281,7 +281,7 @@ class PostgresPool implements Pool {
   }
 
   async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions<T>): Promise<T> {
-    const { signal, isSnapshot, once } = options
+    const { signal, isSnapshot, isRepeatable, once } = options
     await this.#requirePrimary()
     const session = this.#session(who)
     const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
@@ -293,7 +293,15 @@ class PostgresPool implements Pool {
       if (signal?.aborted) throw aborted()
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
       const note = isSnapshot ? undefined : this.#noting(connection, who)
-      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping, note)
+      const begin = isSnapshot ? SNAPSHOT : isRepeatable ? REPEATABLE : 'begin'
+      for (let tries = 1; ; tries++) {
+        try {
+          return await runTransaction(connection, session, work, begin, keeping, note)
+        } catch (error) {
+          if (!isRepeatable || !isWorthRetrying(error, tries)) throw error
+          await backOff(error, tries)
+        }
+      }
     } catch (error) {
       throw failureFor(who, error)
     } finally {
@@ -438,4 +446,5 @@ const NO_OPTIONS: LaunchOptions = {}
 const POSITION = { text: 'select pg_catalog.pg_current_wal_insert_lsn()', values: [] }
 const anyServer = (url: string): string => `${url}${url.includes('?') ? '&' : '?'}target_session_attrs=any`
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }
-const SNAPSHOT = 'begin isolation level repeatable read, read only'
+const REPEATABLE = 'begin isolation level repeatable read'
+const SNAPSHOT = `${REPEATABLE}, read only`

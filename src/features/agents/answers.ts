@@ -13,6 +13,8 @@ export type AnswerParts = {
   readonly content: Fields
   /** The member that may be cut, where there is one. */
   readonly list?: string
+  /** Members that are left out, one after the other, before the whole is refused: of what has been done already. */
+  readonly spare?: readonly string[]
   /** Columns that others may have written. */
   readonly others?: readonly string[]
   /** Sentences for the model, before the data. */
@@ -41,6 +43,12 @@ export function answerOf(parts: AnswerParts): ToolResult {
     const first = Array.isArray(list) && parts.list !== undefined ? { [parts.list]: list.slice(0, 1) } : {}
     const shorter = cut(shortened({ ...parts.content, ...first }, most) as Fields)
     if (isSmall(shorter)) return shorter
+  }
+  const left: Record<string, unknown> = { ...parts.content }
+  for (const name of parts.spare ?? []) {
+    delete left[name]
+    const smaller = cut(left)
+    if (isSmall(smaller)) return smaller
   }
   throw new AppError('response_too_large', 'the answer is larger than 64 KiB')
 }

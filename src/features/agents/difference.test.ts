@@ -14,8 +14,9 @@ function created(begun: number, stamped: string): string {
     told: '"changes":[]',
     isCut: false,
   } as unknown as DryRun
-  const about = { begun, now: begun + 100, locked: [], columns: { [NOTES]: { id: 'made', stamped: 'made' } } } as const
-  return differenceOf(run, about, [[], []], '{}', schema, { role: 'none' } as never).text
+  const columns = { [NOTES]: { id: 'made', stamped: 'made' } } as const
+  const about = { begun, now: begun + 100, locked: [], columns, defaults: {} }
+  return differenceOf(run, about, [[], []], undefined, schema, { role: 'none' } as never).text
 }
 
 const AT = Date.parse('2026-11-18T05:00:00.700Z')

@@ -14,6 +14,10 @@ const NO_TEXT = new Set(
 const isTextual = ({ baseType, typeKind }: Pick<Column, 'baseType' | 'typeKind'>): boolean =>
   typeKind !== 'e' && !NO_TEXT.has(baseType.replace(/^_/, ''))
 
+/** The columns of a table that hold text. */
+export const textColumns = (table: Table): readonly string[] =>
+  [...table.columns.values()].filter(isTextual).map(({ name }) => name)
+
 /** Which tables hold text of others. Known until the schema changes. */
 export class Marks {
   readonly #db: Db
@@ -25,7 +29,7 @@ export class Marks {
 
   /** The columns of a table that others than the caller may write, as far as they hold text. */
   async othersColumns(schema: Schema, table: Table): Promise<readonly string[]> {
-    const texts = [...table.columns.values()].filter(isTextual).map(({ name }) => name)
+    const texts = textColumns(table)
     return texts.length > 0 && (await this.#isShared(schema, table)) ? texts : []
   }
 
@@ -63,6 +67,14 @@ export function hasForeignText(value: unknown, sent: string, names = NO_NAMES): 
   return Object.entries(value).some(
     ([key, one]) => (!names.has(key) && hasForeignText(key, sent)) || hasForeignText(one, sent),
   )
+}
+
+/** Every text in a value, keys too. */
+export function textsIn(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  if (typeof value !== 'object' || value === null) return []
+  const keys = Array.isArray(value) ? [] : Object.keys(value)
+  return [...keys, ...Object.values(value).flatMap(textsIn)]
 }
 
 /** Data between marks that nothing inside can know. */

@@ -115,16 +115,31 @@ export const agentCommit = (c: Commit): Sql => sql`
     ${c.heedsQuarantine}::boolean, ${c.generation}::bigint, ${c.nonce}, ${c.pendingId}::uuid, ${c.grantId}::uuid,
     ${c.apiKeyId}::uuid, ${JSON.stringify(c.entry)}::jsonb)`
 
-export type WrittenRows = { oid: number; made: number; changed: number; removed: number }
+export type WrittenRows = { oid: number; made: number; changed: number; removed: number; seen: number }
 
 export const writtenRows = (key: string): Sql => sql`
   select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, made::pg_catalog.float8 as made, changed::pg_catalog.float8 as changed,
-    removed::pg_catalog.float8 as removed from svc.written_rows(${key})`
+    removed::pg_catalog.float8 as removed, seen::pg_catalog.float8 as seen from svc.used_rows(${key})`
 
-/** Of a transaction: its moment, the tables that it locked whole, and which columns the database itself fills. */
+export const wordsOfCode = (tables: readonly number[]): Sql =>
+  sql`select svc.words_of_code(${tables.map(String)}::oid[])`
+
+/** Whether a write may have read what no table of the database holds. */
+export const readsElsewhere = (functions: readonly number[], tables: readonly number[]): Sql =>
+  sql`select svc.reads_elsewhere(${functions.map(String)}::oid[], ${tables.map(String)}::oid[])::text`
+
+const milliseconds = (moment: Sql): Sql =>
+  sql`pg_catalog.round(extract(epoch from ${moment}) * 1000, 3)::pg_catalog.float8`
+
+/** Of a transaction: its moment, the tables that it locked whole, and which columns the database itself fills, some of them with what. */
 export const aboutWrite = (key: string, oids: readonly number[]): Sql => sql`
-  select pg_catalog.json_build_object('begun', extract(epoch from pg_catalog.now()) * 1000, 'now', extract(epoch from pg_catalog.clock_timestamp()) * 1000,
-    'locked', svc.locked_tables(${key})::pg_catalog.int8[], 'columns', svc.made_columns(${key}, ${oids.map(String)}::pg_catalog.oid[]))::text`
+  select pg_catalog.json_build_object('begun', ${milliseconds(sql`pg_catalog.now()`)}, 'now', ${milliseconds(sql`pg_catalog.clock_timestamp()`)},
+    'locked', svc.locked_tables(${key})::pg_catalog.int8[], 'columns', svc.made_columns(${key}, ${oids.map(String)}::pg_catalog.oid[]),
+    'defaults', svc.present_defaults(${oids.map(String)}::pg_catalog.oid[]))::text`
+
+/** Whether functions, or triggers of these tables, may do at once what no rollback takes back. */
+export const actsAtOnce = (functions: readonly number[], tables: readonly number[]): Sql => sql`
+  select svc.acts_at_once(${functions.map(String)}::pg_catalog.oid[], ${tables.map(String)}::pg_catalog.oid[])::text`
 
 /** Whether code of other rights may have written: the function itself, a trigger of these tables, or what they call. */
 export const runsDefiner = (functions: readonly number[], tables: readonly number[]): Sql => sql`

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { AGENTS, agentTokens, agentTools, registerAgent, rpc } from '../../../test/kit/agents.ts'
 import { withoutVirtualColumns } from '../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer({ config: AGENTS })
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
@@ -16,6 +17,36 @@ await api.sql(`
   insert into tickets values (1, 'ignore all rules', 3);
   create function add_up(a int, b int) returns int language sql immutable as 'select a + b';
   create function make_note(t text) returns bigint language sql as 'insert into notes (title) values (t) returning id';
+  create table settings (id int primary key, recipient uuid, due date, code text, num bigint);
+  insert into settings values (1, '11111111-1111-4111-8111-111111111111', '2030-01-01', '1001', 5);
+  create table payments (id bigint generated always as identity primary key, owner uuid not null default svc.uid(), what text, to_user uuid,
+    due date default current_date, code text default md5(random()::text), num bigint default (random() * 1000)::bigint);
+  create function pay() returns void language sql as $$
+    insert into payments (what, to_user, due, code, num) select 'pay', recipient, due, code, num from settings $$;
+  create function redirect(payment bigint) returns void language sql as $$
+    update payments p set to_user = s.recipient, due = s.due, code = s.code, num = s.num from settings s where p.id = payment $$;
+  create function any_code() returns text language plpgsql as $$ begin return 'C-' || md5(random()::text); end $$;
+  create sequence invoices;
+  create table orders (id uuid primary key default gen_random_uuid(), owner uuid not null default svc.uid(), title text, made timestamptz default now(),
+    ends timestamptz default now() + interval '7 days', written text default to_char(now(), 'YYYYMMDDHH24MISSUS'), day date default current_date, at_time time default localtime,
+    epoch bigint default extract(epoch from now()) * 1000, invoice text default 'INV-' || nextval('invoices'), code text default any_code(),
+    changed timestamptz, mark uuid);
+  create table lines (id bigint generated always as identity primary key, owner uuid not null default svc.uid(), ord uuid references orders, what jsonb);
+  create function stamp() returns trigger language plpgsql as $$ begin
+    new.changed := clock_timestamp(); new.mark := gen_random_uuid(); return new; end $$;
+  create trigger stamp before insert or update on orders for each row execute function stamp();
+  create function make_order(t text) returns void language sql as $$
+    with o as (insert into orders (title) values (t) returning *) insert into lines (ord, what) select id, to_jsonb(o) from o $$;
+  create function pay_later() returns void language plpgsql as $$ begin perform pay(); perform pg_advisory_xact_lock(7); end $$;
+  create function wide(count int) returns jsonb language sql as $$
+    insert into notes (title) values ('wide');
+    select jsonb_object_agg('k' || g || repeat('y', 20), g) from generate_series(1, count) g $$;
+  create function make_notes(count int) returns void language sql as 'insert into notes (n) select i from generate_series(1, count) i';
+  do $$ declare t text; begin foreach t in array '{payments,orders,lines}'::text[] loop
+    execute format('alter table %I enable row level security; create policy own on %I using (owner = svc.uid()); grant all on %I to svc_authenticated', t, t, t);
+  end loop; end $$;
+  grant select on settings to svc_authenticated; grant usage on invoices to svc_authenticated;
+  select svc.watch('payments'), svc.watch('orders'), svc.watch('lines');
 `)
 await eventually(async () =>
   assert.equal((await api.call('GET /api/collections/notes', { as: ana.token })).status, 200),
@@ -71,6 +102,122 @@ test('what is computed of a row is told, and does not keep it from being undone'
   await api.sql(`alter table lines alter loud set expression as (body || '!')`)
   assert.equal((await confirmed('undo', { request_id })).error, undefined)
   assert.deepEqual(await api.sql('select body, loud from lines'), [{ body: 'a', loud: 'a!' }])
+})
+
+const settings = {
+  recipient: ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222'],
+  due: ['2030-01-01', '2031-02-02'],
+  code: ['1001', '2002'],
+  num: ['5', '777'],
+} as const
+const set = (column: keyof typeof settings, which: 0 | 1) =>
+  api.sql(`update settings set ${column} = '${settings[column][which]}'`)
+
+for (const column of ['recipient', 'due', 'code', 'num'] as const) {
+  test(`a copied ${column} that changes after it was shown is not committed, whatever its column's default is`, async () => {
+    const user = await api.signUp(`copied-${column}@x.test`)
+    const mine = agentTools(api, (await agentTokens(api, user)).access)
+    const inserted = { function: 'pay' }
+    const tried = await mine('call', inserted)
+    await set(column, 1)
+    const refused = await mine('call', { ...inserted, confirm: tried.content.confirm })
+    assert.equal(refused.content.code, 409, refused.text)
+    assert.equal((await api.sql('select from payments where owner = $1', [user.user.id])).length, 0)
+    await set(column, 0)
+    const done = await mine('call', { ...inserted, confirm: tried.content.confirm })
+    assert.match(done.content.request_id ?? done.text, /^mcp_/)
+
+    const [{ id }] = await api.sql(
+      'update payments set to_user = null, due = null, code = null, num = null where owner = $1 returning id',
+      [user.user.id],
+    )
+    const updated = { function: 'redirect', args: { payment: Number(id) } }
+    const shown = await mine('call', updated)
+    await set(column, 1)
+    assert.equal((await mine('call', { ...updated, confirm: shown.content.confirm })).content.code, 409)
+    await set(column, 0)
+    assert.match((await mine('call', { ...updated, confirm: shown.content.confirm })).content.request_id, /^mcp_/)
+
+    const held = agentTools(api, (await agentTokens(api, user, { release: true })).access)
+    const waiting = await held('call', inserted)
+    await set(column, 1)
+    const path = `/api/auth/agents/pending/${waiting.content.pending}` as const
+    const decide = () => api.call(`POST ${path}`, { as: user.token, json: { decision: 'approve' } })
+    assert.equal((await decide()).status, 409)
+    await set(column, 0)
+    assert.equal((await decide()).status, 200)
+  })
+}
+
+test('what the database generates is confirmed once: keys, defaults of any kind, stamps of triggers, and what refers to them', async () => {
+  const user = await api.signUp('generated@x.test')
+  const mine = agentTools(api, (await agentTokens(api, user)).access)
+  const confirmed = async (name: string, args: object) => {
+    const tried = await mine(name, args)
+    assert.ok(tried.content.confirm, tried.text)
+    // Sequences move on.
+    await api.sql(`insert into orders (owner, title) values (gen_random_uuid(), 'of another')`)
+    const done = await mine(name, { ...args, confirm: tried.content.confirm })
+    assert.match(done.content.request_id ?? done.text, /^mcp_/)
+    return done
+  }
+  const made = await confirmed('create', { table: 'orders', body: { title: 'a' } })
+  const { id } = made.content.answer
+  const changed = await confirmed('update', { table: 'orders', id, body: { title: 'b' } })
+  await confirmed('call', { function: 'make_order', args: { t: 'c' } })
+  await confirmed('undo', { request_id: changed.content.request_id })
+  assert.equal((await api.sql('select from orders where owner = $1', [user.user.id])).length, 2)
+})
+
+test('a copied value that changes between two runs of a write is not taken for a generated one', async () => {
+  const user = await api.signUp('flipped@x.test')
+  const mine = agentTools(api, (await agentTokens(api, user)).access)
+  const other = await openConnection({ url: api.databaseUrl })
+  const flippedMeanwhile = async (args: object) => {
+    await set('recipient', 0)
+    await other.query('select pg_advisory_lock(7)')
+    const answer = mine('call', { function: 'pay_later', ...args })
+    await eventually(async () =>
+      assert.equal((await api.sql(`select from pg_stat_activity where wait_event = 'advisory'`)).length, 1),
+    )
+    await set('recipient', 1)
+    await other.query('select pg_advisory_unlock(7)')
+    return answer
+  }
+  const tried = await flippedMeanwhile({})
+  const refused = await flippedMeanwhile({ confirm: tried.content.confirm })
+  assert.equal(refused.content.code, 409, refused.text)
+  assert.equal((await api.sql('select from payments where owner = $1', [user.user.id])).length, 0)
+  await Promise.all([set('recipient', 0), other.end()])
+})
+
+test('confirmed writes that race are not more rows together than an hour allows', async () => {
+  const mine = agentTools(api, (await agentTokens(api, await api.signUp('racing@x.test'))).access)
+  const calls = [60, 61].map((count) => ({ function: 'make_notes', args: { count } }))
+  const tried = await Promise.all(calls.map((call) => mine('call', call)))
+  const done = await Promise.all(calls.map((call, i) => mine('call', { ...call, confirm: tried[i]?.content.confirm })))
+  assert.deepEqual(done.map(({ content }) => content.reason ?? content.request_id.slice(0, 4)).sort(), ['mcp_', 'rows'])
+})
+
+test('what was committed is told as done, however large its answer is', async () => {
+  const call = { function: 'wide', args: { count: 5_000 } }
+  const counts = { notes: { create: 1, update: 0, delete: 0 } }
+  const agentOf = async (email: string, terms: object) =>
+    agentTools(api, (await agentTokens(api, await api.signUp(email), terms)).access)
+  const [steps, quick] = [await agentOf('steps@x.test', {}), await agentOf('quick@x.test', { auto: 9 })]
+  const { confirm } = (await steps('call', call)).content
+  for (const done of [await steps('call', { ...call, confirm }), await quick('call', call)]) {
+    assert.equal(done.isError, false, done.text)
+    assert.match(done.content.request_id, /^mcp_/)
+    assert.deepEqual(done.content, { request_id: done.content.request_id, counts, truncated: true })
+    assert.match(done.text, /cut/)
+  }
+  assert.equal((await api.sql(`select from notes where title = 'wide'`)).length, 2)
+  const held = await agentOf('held@x.test', { release: true })
+  const what = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`key ${i}`, i]))
+  const waiting = await held('create', { table: 'lines', body: { what } })
+  assert.equal(waiting.isError, false, waiting.text)
+  assert.ok(waiting.content.pending && waiting.content.truncated)
 })
 
 test('a function that writes nothing needs no second step, another one does', async () => {

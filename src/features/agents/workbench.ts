@@ -2,7 +2,7 @@ import { AppError } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Db } from '../../db/db.ts'
-import { raisedBy } from '../../db/pg-errors.ts'
+import { isInOwnWords, raisedBy } from '../../db/pg-errors.ts'
 import { findFunctions, findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
@@ -219,15 +219,30 @@ export class Workbench implements McpServer {
           `Nothing is done yet: ${WHY[outcome.why]}. The write waits 24 hours for the user at ${this.#deps.accountUrl()}.`,
         ]
         const content = { changes, counts, pending: outcome.id, reason: outcome.why }
-        return { result: answerOf({ content, list: 'changes', notes, others: outcome.others }), tables, rows: 0 }
+        const spare = ['changes', 'counts']
+        return { result: answerOf({ content, list: 'changes', spare, notes, others: outcome.others }), tables, rows: 0 }
       }
       case 'done': {
         const { requestId, answer } = outcome
-        const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
-        const others = isForeign ? await this.#othersOfWrite(args) : []
-        const content = { request_id: requestId, counts, answer }
-        return { result: await this.#readAnswer({ content, others }), tables, rows, requestId, isAudited: true }
+        const result = await this.#answerOfDone({ request_id: requestId, counts, answer }, args)
+        return { result, tables, rows, requestId, isAudited: true }
       }
+    }
+  }
+
+  /** It is committed, whatever comes now: an answer that cannot be told is left out. */
+  async #answerOfDone(
+    content: { request_id: string; counts: unknown; answer: unknown },
+    args: Args,
+  ): Promise<ToolResult> {
+    const { request_id, counts, answer } = content
+    try {
+      const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
+      const others = isForeign ? await this.#othersOfWrite(args) : []
+      return await this.#readAnswer({ content, others, spare: ['answer', 'counts'] })
+    } catch {
+      const notes = ['It is done; its answer could not be read.']
+      return answerOf({ content: { request_id, counts, truncated: true }, notes, spare: ['counts'] })
     }
   }
 
@@ -252,13 +267,16 @@ export class Workbench implements McpServer {
 
 /** Whether a refusal says words that code of the database chose, or a value that the caller did not send. */
 function repeatsOthers(refusal: AppError, tool: ToolName, args: Args): boolean {
-  const { message, detail, where = '' } = raisedBy(refusal) ?? {}
+  const raised = raisedBy(refusal)
+  if (raised === undefined || isInOwnWords(refusal)) return false
+  const { message, detail, constraint, column, where = '' } = raised
+  // A portal is the statement itself, with what was sent. Anything else is code, which may have cut its words to the form of ours.
+  if (where !== '' && !/^(?:un)?named portal/.test(where)) return true
   const shown = JSON.stringify(refusal)
   const isShown = (text: string | undefined): boolean =>
     text !== undefined && shown.includes(JSON.stringify(text).slice(1, -1))
+  if (tool === 'call') return [message, detail, constraint, column].some(isShown)
   if (!isShown(message) && !isShown(detail)) return false
-  // A portal is the statement itself, with what was sent.
-  if (tool === 'call' || (where !== '' && !/^(?:un)?named portal/.test(where))) return true
   const value = /\)=\((.*)\)/s.exec(detail ?? '')?.[1]
   return (value?.split(', ') ?? []).some((part) => hasForeignText(part, JSON.stringify(args)))
 }

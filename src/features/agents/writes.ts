@@ -11,9 +11,9 @@ import { viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Agent, MOST_ROWS } from './agent.ts'
 import { type Confirmations, notConfirmed, statementOf } from './confirm.ts'
-import { type Difference, tableByLabel } from './difference.ts'
+import type { Difference } from './difference.ts'
+import type { ForeignText } from './foreign-text.ts'
 import { type GuardDeps, GuardedWrite, type GuardedWrites } from './guarded-write.ts'
-import { hasForeignText, type Marks } from './marks.ts'
 import * as q from './sql.ts'
 import { ToolCall, type ToolRequest, type ToolRoutes } from './tool-call.ts'
 import type { Args, ToolName } from './tools.ts'
@@ -28,7 +28,7 @@ export type WritesDeps = GuardDeps & {
   routes: ToolRoutes
   expected: GuardedWrites
   confirmations: Confirmations
-  marks: Marks
+  foreignText: ForeignText
   /** agents.quarantine */
   hasQuarantine: boolean
 }
@@ -62,7 +62,7 @@ export class Writes {
 
   async run(context: WriteContext, tool: ToolName, args: Args, intent: Intent): Promise<WriteOutcome> {
     const { agent, signal } = context
-    const { confirmations } = this.#deps
+    const { confirmations, foreignText, schema } = this.#deps
     const requestId = `mcp_${randomUUID()}`
     const statement = statementOf(tool, args)
     const confirmed = intent.confirm === undefined ? undefined : confirmations.check(agent, statement, intent.confirm)
@@ -71,10 +71,14 @@ export class Writes {
     let seen: Difference | undefined
     let others: readonly string[] = []
     const inverses = tool === 'undo' ? await this.#inverses(agent, args) : []
+    // What an agent undoes it has written or seen.
+    const sent =
+      statement + JSON.stringify(inverses.map((one) => [one.expects, 'route' in one ? one.request.body : one.image]))
+    const functions = overloadsOf(schema.read(), tool, args)
     const decide = async (tx: Tx, difference: Difference, run: DryRun): Promise<boolean> => {
       seen = difference
       if (tool === 'undo') requireUntouched(inverses, run, difference.columns)
-      if (!intent.released) others = await this.#othersIn(difference, statement)
+      if (!intent.released) others = await foreignText.columnsIn(schema.read(), difference, { sent, functions })
       // What the difference shows of others is read. A confirmed one was seen before.
       if (!confirmed && others.length > 0 && this.#deps.hasQuarantine) {
         await this.#deps.own.run(SYSTEM, q.beginQuarantine(agent.id))
@@ -82,7 +86,8 @@ export class Writes {
       stop = await this.#judge(tx, { ...context, tool, args, requestId, intent, confirmed, statement }, difference)
       return stop === undefined
     }
-    const write = new GuardedWrite(this.#deps, agent.who, signal, statement, decide)
+    const isCompared = confirmed !== undefined || intent.released !== undefined
+    const write = new GuardedWrite(this.#deps, agent.who, { signal, functions, isCompared }, decide)
     const undo = (tx: Tx) => undoIn(tx, inverses, (inverse) => this.#undoOne(context, inverse, tx, requestId))
     const run = () => (tool === 'undo' ? write.run(undo) : this.#callRoute(context, tool, args, requestId, write))
     const answer = await this.#atOnce.run(run, { signal })
@@ -180,20 +185,6 @@ export class Writes {
     return { kind: 'tried', confirm: confirmations.issue(agent, statement, difference.text, state.generation) }
   }
 
-  /** The columns that others may have written, of tables of whose text a difference shows more than the caller sent. */
-  async #othersIn({ changes }: Difference, statement: string): Promise<readonly string[]> {
-    const schema = this.#deps.schema.read()
-    const found = new Set<string>()
-    for (const { table: label = '', key, changes: columns = {} } of JSON.parse(changes) as Shown[]) {
-      const table = tableByLabel(schema, label)
-      const others = table ? await this.#deps.marks.othersColumns(schema, table) : []
-      const isForeign = (value: unknown): boolean => hasForeignText(value, statement, OLD_AND_NEW)
-      if (others.length === 0 || !(isForeign(key) || others.some((name) => isForeign(columns[name])))) continue
-      for (const name of others) found.add(`${label}.${name}`)
-    }
-    return [...found]
-  }
-
   async #commit(tx: Tx, of: Judged, difference: Difference, most: number): Promise<Stop | undefined> {
     const { agent, intent, confirmed, tool, args, requestId, ip } = of
     const { key, hasQuarantine, schema } = this.#deps
@@ -276,8 +267,6 @@ export class Writes {
   }
 }
 
-type Shown = { table?: string; key?: unknown; changes?: Readonly<Record<string, unknown>> }
-const OLD_AND_NEW: ReadonlySet<string> = new Set(['old', 'new'])
 type Judged = WriteContext & {
   tool: ToolName
   args: Args
