@@ -23,8 +23,14 @@ export type Pgbouncer = {
   stop(): Promise<void>
 }
 
-/** A pooler in transaction mode in front of a database: consecutive transactions of a client change sessions. */
-export async function startPgbouncer(databaseUrl: string, { poolSize = 4 } = {}): Promise<Pgbouncer> {
+/**
+ * A pooler in front of a database. In transaction mode consecutive transactions of a client change sessions. `ignored`:
+ * settings that a client may send at its login without effect; it may send no others.
+ */
+export async function startPgbouncer(
+  databaseUrl: string,
+  { poolSize = 4, mode = 'transaction', ignored = '' } = {},
+): Promise<Pgbouncer> {
   // It refuses to run as root, and the account it then has may not enter the folder of the database's socket.
   const proxy = await startProxy(databaseUrl)
   const [port, upstream] = [await freePort(), new URL(proxy.url)]
@@ -39,7 +45,8 @@ listen_addr = 127.0.0.1
 listen_port = ${port}
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = ${mode}
+ignore_startup_parameters = ${ignored}
 default_pool_size = ${poolSize}
 max_client_conn = 200
 server_round_robin = 1

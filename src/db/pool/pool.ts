@@ -22,6 +22,7 @@ import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection, openConnectionCount } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { isNearby } from '../protocol/hosts.ts'
+import { takesSettings } from '../protocol/settings.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
@@ -133,8 +134,10 @@ class PostgresPool implements Pool {
   constructor(options: PoolOptions) {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
-    this.#session = createSessionStep(options)
     const { url, directUrl = url, isReplica = false } = options
+    // Poolers have sessions that others use too.
+    const lacksSettings = (): boolean => directUrl !== url || !takesSettings(this.#pooled.url)
+    this.#session = createSessionStep({ ...options, lacksSettings })
     this.#direct = options.primary ?? new Primary(isReplica ? anyServer(directUrl) : directUrl)
     this.#pooled = directUrl === url ? this.#direct : new Primary(url)
     const { owner = false, writers, readers } = options.adminLogins ?? {}
@@ -284,9 +287,11 @@ class PostgresPool implements Pool {
     const { signal, isSnapshot, isRepeatable, once } = options
     await this.#requirePrimary()
     const session = this.#session(who)
-    const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
-      throw fromPg(error)
-    })
+    const connection = await this.#open(loginOf(this.#sideOf(who)), this.#options.preparedStatements).catch(
+      (error: unknown) => {
+        throw fromPg(error)
+      },
+    )
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {

@@ -2,6 +2,7 @@ import { databaseSession, type Identity, mayOnlyRead } from '../../core/identity
 import { currentTraceparent } from '../../core/trace.ts'
 import { signedActor } from '../changes/append.ts'
 import { Flight, type Step } from '../protocol/flight.ts'
+import { EACH_SETTING } from '../protocol/settings.ts'
 import { Ident } from '../sql.ts'
 import type { Dialects } from './dialect.ts'
 import { LOCK_TIMEOUT_MS } from './tuning.ts'
@@ -14,6 +15,8 @@ export type SessionSettings = {
   logKey?: string
   /** What code of an adopted database reads instead. */
   dialects?: Dialects | undefined
+  /** Connections may come without the settings of protocol/settings.ts, as behind a pooler. */
+  lacksSettings?: () => boolean
 }
 
 /**
@@ -36,7 +39,6 @@ const SETTINGS = [
 const textOf = (settings: readonly string[], isLocal = true): string =>
   `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},${isLocal})`).join(',')})\
  operator(pg_catalog.>) 0`
-const TEXT = textOf(SETTINGS)
 const SETTING_VALUES = 9
 /** For a connection that is not used again. */
 export const lastingSession = (dialects: Dialects | undefined, { values }: Step) => ({
@@ -45,10 +47,13 @@ export const lastingSession = (dialects: Dialects | undefined, { values }: Step)
 })
 /** For callers who only read. No statement behind it can undo this before the transaction ends. */
 const READ_ONLY = `'transaction_read_only','on'`
-const READING = textOf([...SETTINGS, READ_ONLY])
 /** With telemetry: changes name the span that made them (migrations/0190_change_trace.sql). */
 const TRACE = `'svc.trace',$10`
-const TRACED = textOf([...SETTINGS, TRACE])
+const textsOf = (more: readonly string[]) => ({
+  text: textOf([...SETTINGS, ...more]),
+  reading: textOf([...SETTINGS, ...more, READ_ONLY]),
+  traced: textOf([...SETTINGS, ...more, TRACE]),
+})
 
 /** What hook functions run as, on the login of callers. */
 const HOOKS_ROLE = 'svc_hooks'
@@ -65,15 +70,15 @@ export type CreateSession = (who: Identity, timeoutMs?: number, lockTimeoutMs?: 
 const isReading = (who: Identity): boolean => mayOnlyRead(who) || (who.kind === 'admin' && who.role === 'viewer')
 
 export function createSessionStep(settings: SessionSettings): CreateSession {
-  const { dialects } = settings
+  const { dialects, lacksSettings = () => false } = settings
   const exposed = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
-  let [quoted, text, reading, traced, version] = [exposed, TEXT, READING, TRACED, 0]
-  const learn = ({ settings: more, path, version: now }: Dialects): void => {
+  let [quoted, texts, version, isLacking] = [exposed, textsOf([]), 0, false]
+  const learn = (): void => {
+    const { settings: more = [], path = '' } = dialects ?? {}
+    version = dialects?.version ?? 0
+    isLacking = lacksSettings()
     quoted = exposed + path
-    text = textOf([...SETTINGS, ...more])
-    reading = textOf([...SETTINGS, ...more, READ_ONLY])
-    traced = textOf([...SETTINGS, ...more, TRACE])
-    version = now
+    texts = textsOf(isLacking ? [...EACH_SETTING, ...more] : more)
   }
   const actors = new WeakMap<Identity, string>()
   const actorOf = (who: Identity): string => {
@@ -82,7 +87,7 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
     return known
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
-    if (dialects !== undefined && dialects.version !== version) learn(dialects)
+    if ((dialects?.version ?? 0) !== version || lacksSettings() !== isLacking) learn()
     const { role, userId, email, aal, claims } = databaseSession(who)
     const isOwn = who.kind === 'system' && (who.for === undefined || who.for === 'callers')
     const path = isOwn ? 'pg_catalog, pg_temp' : quoted
@@ -97,9 +102,9 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
       actorOf(who),
       claims,
     ]
-    if (isReading(who)) return { step: { text: reading, values }, role }
+    if (isReading(who)) return { step: { text: texts.reading, values }, role }
     const traceparent = currentTraceparent()
-    if (traceparent === undefined) return { step: { text, values }, role }
-    return { step: { text: traced, values: [...values, traceparent] }, role }
+    if (traceparent === undefined) return { step: { text: texts.text, values }, role }
+    return { step: { text: texts.traced, values: [...values, traceparent] }, role }
   }
 }

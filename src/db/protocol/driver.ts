@@ -5,6 +5,7 @@
  * - `client.connection.attachListeners`: the bytes of the socket go through wholeMessages before pg's parser.
  * - `client.connection.stream`: replaced before connecting by a socket that reads into one buffer, and written to directly.
  * - `client.connection` events `errorMessage`, `rowDescription`: handled here instead of by pg's queue of queries.
+ * - `client.getStartupConf`: the settings that are sent at the login.
  * - `client.processID`, `client.secretKey`, `connection.cancel`: to cancel what a backend is running, over TLS
  *   (`connection.requestSsl`, event `sslconnect`) where the connection has it.
  */
@@ -15,6 +16,7 @@ import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
 import { asConnectionError, type PgError } from '../pg-errors.ts'
 import { isBackend } from './local-backend.ts'
+import { logIn, sendSettings, setWhereMissing } from './settings.ts'
 import { ReceiveBuffers, wholeMessages } from './whole-messages.ts'
 
 export type ConnectOptions = {
@@ -60,10 +62,14 @@ const insideOf = (client: pg.Client): Inside => (client as unknown as { connecti
 
 /** Opens one connection of its own, outside the pool, for what pg itself does well. The caller ends it. */
 export async function openConnection(options: ConnectOptions): Promise<pg.Client> {
-  const client = makeClient(options)
-  feedWholeMessages(client, new ReceiveBuffers())
-  nameStatements(client)
-  await connect(client)
+  const client = await logIn(options.url, async () => {
+    const client = makeClient(options)
+    feedWholeMessages(client, new ReceiveBuffers())
+    nameStatements(client)
+    await connect(client)
+    return client
+  })
+  await setWhereMissing(client, options)
   return client
 }
 
@@ -85,7 +91,11 @@ export class DriverSocket {
   }
 
   /** `handlers` are called from the moment on in which this resolves. */
-  static async open(
+  static open(options: ConnectOptions, receiving: ReceiveBuffers, handlers: MessageHandlers): Promise<DriverSocket> {
+    return logIn(options.url, () => DriverSocket.#open(options, receiving, handlers))
+  }
+
+  static async #open(
     options: ConnectOptions,
     receiving: ReceiveBuffers,
     handlers: MessageHandlers,
@@ -205,6 +215,7 @@ function makeClient(options: ConnectOptions): pg.Client {
     // Values stay the text PostgreSQL sent; db/values.ts converts where an object is needed.
     types: { getTypeParser: () => (value: string) => value },
   } as pg.ClientConfig)
+  sendSettings(client, options)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
   return client
 }

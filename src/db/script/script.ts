@@ -12,10 +12,7 @@ export type ScriptSettings = {
   schemas: readonly string[]
 }
 
-const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false),
-  pg_catalog.set_config('TimeZone', 'UTC', false), pg_catalog.set_config('DateStyle', 'ISO, MDY', false),
-  pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
-  pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $2, false)`
+const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false), pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $2, false)`
 
 /** A connection for SQL that an administrator wrote. It is not reused, so its session settings end with it. */
 export class Script {

@@ -7,6 +7,7 @@ import { WrittenPositions } from '../pool/positions.ts'
 import { Primary } from '../pool/primary.ts'
 import type { openConnection } from '../protocol/driver.ts'
 import { hostsOf } from '../protocol/hosts.ts'
+import { requireSettings } from '../protocol/settings.ts'
 import { Replicas } from '../replicas/replicas.ts'
 import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
@@ -59,6 +60,7 @@ export async function openDatabase(options: {
   })
   try {
     await requireSupportedVersion(client)
+    await requireSettings(client, primary.url)
     await releaseWaiters(client)
     await migrate(client, MIGRATIONS, progress)
     const { warnings, foreign } = await prepareRoles(client, api.schemas)

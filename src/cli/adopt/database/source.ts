@@ -1,17 +1,15 @@
 import type pg from 'pg'
 import { openConnection } from '../../../db/protocol/driver.ts'
+import { EACH_SETTING } from '../../../db/protocol/settings.ts'
 import { UsageError } from '../../command/command.ts'
 import type { Note } from '../plan.ts'
 
 /** A database that is read in one snapshot and never written. */
 export type SourceDatabase = { client: pg.Client; shown: string; notes: Note[]; close(): Promise<void> }
 
-/** Texts mean the same on both sides, whatever a server or role has set; names in expressions carry their schema. */
-export const SAME_TEXTS = `select pg_catalog.set_config('search_path', '', $1::boolean), pg_catalog.set_config('DateStyle', 'ISO, MDY', $1::boolean),
-  pg_catalog.set_config('IntervalStyle', 'postgres', $1::boolean), pg_catalog.set_config('TimeZone', 'UTC', $1::boolean),
-  pg_catalog.set_config('bytea_output', 'hex', $1::boolean), pg_catalog.set_config('extra_float_digits', '1', $1::boolean),
-  pg_catalog.set_config('xmloption', 'content', $1::boolean), pg_catalog.set_config('standard_conforming_strings', 'on', $1::boolean),
-  pg_catalog.set_config('statement_timeout', '0', $1::boolean), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', $1::boolean)`
+/** Names in expressions carry their schema, and nothing is too slow. The settings of every connection again: a pooler may have taken them away. */
+const ALSO = ["'search_path',''", "'statement_timeout','0'", "'idle_in_transaction_session_timeout','0'"]
+export const SAME_TEXTS = `select ${[...EACH_SETTING, ...ALSO].map((one) => `pg_catalog.set_config(${one},$1::boolean)`).join(',')}`
 
 /** Also without a host, as of a Unix socket. */
 const ADDRESS = /^(postgres(?:ql)?:\/\/)(?:([^/?]*)@)?([^?@]*)(\?.*)?$/

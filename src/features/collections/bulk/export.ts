@@ -46,17 +46,11 @@ export function exportRows(
   const { response } = call.raw
   return new Promise<Reply>((resolve, reject) => {
     const work = async (tx: Tx): Promise<void> => {
-      const [exceeds, dateStyle = ''] = ((await tx.fly(buildPrecheck(plan, maxRows).fill(slots.values))) ?? '').split(
-        ' ',
-      )
-      if (exceeds === 't') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
-      const isIso = dateStyle.startsWith('ISO')
-      const rows = selectRows(plan, target.schema, format, isIso)
+      const exceeds = await tx.fly(buildPrecheck(plan, maxRows).fill(slots.values))
+      if (exceeds === 'true') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
+      const rows = selectRows(plan, target.schema, format)
       await tx.run(sql`declare svc_export no scroll cursor for ${rows}`.fill(slots.values))
-      const writer = writerOf(
-        format,
-        plan.shape.columns.map((column) => cellOf(column, isIso)),
-      )
+      const writer = writerOf(format, plan.shape.columns.map(cellOf))
       await pump(tx, writer, response, () => {
         if (response.headersSent) return
         response.writeHead(200, {
@@ -75,20 +69,19 @@ export function exportRows(
   })
 }
 
-/** Whether there are more than `maxRows` rows, and PostgreSQL's DateStyle. */
+/** Whether there are more than `maxRows` rows. */
 const buildPrecheck = (plan: ListPlan, maxRows: number): Sql => {
   const { found, rows } = sourceOf(plan)
-  return sql`${found}select pg_catalog.concat(pg_catalog.count(*) > ${maxRows}::int8, ' ', pg_catalog.current_setting('DateStyle'))
-    from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
+  return sql`${found}select (pg_catalog.count(*) > ${maxRows}::int8)::text from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
 }
 
-function selectRows(plan: ListPlan, schema: Schema, format: FileFormat, isIso: boolean): Sql {
+function selectRows(plan: ListPlan, schema: Schema, format: FileFormat): Sql {
   const { found, rows, order } = sourceOf(plan)
   const { columns } = plan.shape
   const select =
     format === 'csv'
       ? join(
-          columns.map((column) => cellText(schema, column, isIso)),
+          columns.map((column) => cellText(schema, column)),
           COMMA,
         )
       : sql`(select pg_catalog.to_json(j.*)::text from (select ${rowSelect(schema, plan.shape, ROW)}) as j)`
@@ -112,21 +105,20 @@ export const isJsonCell = (column: Column): boolean =>
 /** Types whose values never need quotes in CSV. */
 const PLAIN = new Set(['int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'oid', 'uuid'])
 
-/** `isIso`: dates arrive in PostgreSQL's ISO style, which is cheaper for it than JSON. */
-function cellOf(column: Column, isIso: boolean): Cell {
+/** Dates arrive in PostgreSQL's ISO style, which is cheaper for it than JSON. */
+function cellOf(column: Column): Cell {
   const { name, baseType } = column
   if (isJsonCell(column)) return { name, kind: 'text' }
-  if (DATES.has(baseType)) return { name, kind: isIso ? (MOMENTS.has(baseType) ? 'moment' : 'plain') : 'date' }
+  if (DATES.has(baseType)) return { name, kind: MOMENTS.has(baseType) ? 'moment' : 'plain' }
   return { name, kind: PLAIN.has(baseType) ? 'plain' : 'text' }
 }
 
 /** The value as in JSON, without quotes around texts. No-op casts are left out because they cost time. */
-function cellText(schema: Schema, column: Column, isIso: boolean): Sql {
+function cellText(schema: Schema, column: Column): Sql {
   const value = columnJson(schema, column, ROW)
   if (column.baseType === 'json' || column.baseType === 'jsonb') return value
   if (isJsonCell(column)) return sql`pg_catalog.to_json(${value})`
-  const { kind } = cellOf(column, isIso)
-  if (kind === 'date') return sql`pg_catalog.to_json(${value})`
+  const { kind } = cellOf(column)
   return kind !== 'text' || column.baseType === 'text' ? value : sql`${value}::text`
 }
 

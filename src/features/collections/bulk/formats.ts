@@ -3,11 +3,8 @@ import { csvLine, needsQuotes } from './csv.ts'
 
 export type FileFormat = 'csv' | 'json' | 'ndjson'
 
-/**
- * How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a JSON string, whose quotes are removed;
- * `moment` arrives as PostgreSQL's ISO text and is rewritten to the form of JSON.
- */
-export type Cell = { readonly name: string; readonly kind: 'plain' | 'date' | 'moment' | 'text' }
+/** How a cell of CSV is written: `plain` never needs quotes; `moment` is rewritten from PostgreSQL's ISO text to the form of JSON. */
+export type Cell = { readonly name: string; readonly kind: 'plain' | 'moment' | 'text' }
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -109,8 +106,8 @@ class CsvWriter extends RowWriter {
     let to = this.end
     for (let i = 0; i < count; i++) {
       if (i > 0) out[to++] = COMMA
-      let at = starts[i] as number
-      let end = ends[i] as number
+      const at = starts[i] as number
+      const end = ends[i] as number
       if (end < at) continue
       const kind = this.#kinds[i]
       if (kind === 'text' && !isPlain(bytes, at, end)) {
@@ -120,10 +117,6 @@ class CsvWriter extends RowWriter {
       if (kind === 'moment') {
         to = writeMoment(bytes, at, end, out, to)
         continue
-      }
-      if (kind === 'date') {
-        at++
-        end--
       }
       to = copy(bytes, at, end, out, to)
     }
