@@ -59,8 +59,11 @@ export function createMailLinks(deps: {
     const isReset = purpose === 'reset'
     const owner = isReset ? sql`(select id from svc.users where email = ${email})` : sql`${userId ?? null}::uuid`
     const beside = sql`
-      insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at)
-      select ${sha256(token)}, ${purpose}, ${email}, ${owner}, now() + make_interval(secs => ${seconds}::float8) from cause`
+      insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at, is_first_proof)
+      select ${sha256(token)}, ${purpose}, ${email}, ${owner}, now() + make_interval(secs => ${seconds}::float8),
+        ${purpose === 'email_revert'}::boolean
+          and exists (select from svc.users where id = ${userId ?? null}::uuid and email_verified_at is null)
+      from cause`
     const variables = { ActionURL: withToken(url(), token) }
     return deps.queueMail(purposes[purpose].template, email, variables, { beside, onlyToAccounts: isReset })
   }
@@ -69,8 +72,14 @@ export function createMailLinks(deps: {
 const isGood = (purpose: MailPurpose, token: string): Sql =>
   sql`hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
 
+export type SpentMailToken = {
+  email: string
+  /** Of a link back to an address that was not verified when the account left it. */
+  isFirstProof: boolean
+}
+
 /**
- * Consumes the token and all others of its purpose and address, so that only one caller gets its row {email, user_id}.
+ * Consumes the token and all others of its purpose and address, so that only one caller gets its row.
  * Locked in one order, so that two callers with two tokens do not wait for each other.
  */
 export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
@@ -79,9 +88,9 @@ export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
     where purpose = ${purpose} and email = (select email from svc.mail_tokens where ${isGood(purpose, token)})
     order by hash for update
   ), gone as (
-    delete from svc.mail_tokens t using held where t.hash = held.hash returning t.hash, t.email, t.user_id
+    delete from svc.mail_tokens t using held where t.hash = held.hash returning t.hash, t.email, t.user_id, t.is_first_proof
   )
-  select email, user_id::text from gone where hash = ${sha256(token)}`
+  select email, user_id::text, is_first_proof as "isFirstProof" from gone where hash = ${sha256(token)}`
 
 /** No row unless the token is good and its address had an account when it was mailed. */
 export const ownerOfMailToken = (purpose: MailPurpose, token: string): Sql =>

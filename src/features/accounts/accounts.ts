@@ -9,6 +9,7 @@ import {
   type MailPurpose,
   mailedAt,
   ownerOfMailToken,
+  type SpentMailToken,
   spendMailToken,
 } from '../../identity/mail-links.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
@@ -49,13 +50,13 @@ export function accountsOf(deps: AccountDeps) {
     purpose: MailPurpose,
     token: string,
     userId: string,
-    work: (tx: Tx, email: string, emailBefore: string) => Promise<void>,
+    work: (tx: Tx, spent: SpentMailToken, emailBefore: string) => Promise<void>,
   ): Promise<void> =>
     db.tx(SYSTEM, async (tx) => {
       const account = await lockAccount(tx, userId, () => badMailToken(purpose))
-      const [spent] = await tx.rows<{ email: string }>(spendMailToken(purpose, token))
+      const [spent] = await tx.rows<SpentMailToken>(spendMailToken(purpose, token))
       if (!spent) throw badMailToken(purpose)
-      await work(tx, spent.email, account.email)
+      await work(tx, spent, account.email)
     })
 
   async function me(userId: string): Promise<string> {
@@ -94,9 +95,10 @@ export function accountsOf(deps: AccountDeps) {
 
     async confirmEmailChange(token: string): Promise<void> {
       const userId = await ownerOf('email_change', token)
-      await spend('email_change', token, userId, async (tx, email, before) => {
-        await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
+      await spend('email_change', token, userId, async (tx, { email }, before) => {
+        // Before the change, while the account says whether that address is proven.
         if (before !== '') await tx.run(mailLink('email_revert', before, userId))
+        await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
       })
       deps.wakeMail()
       deps.onRevoked(userId)
@@ -106,8 +108,9 @@ export function accountsOf(deps: AccountDeps) {
     async revertEmailChange(token: string): Promise<void> {
       const userId = await ownerOf('email_revert', token)
       const since = (await db.fly(SYSTEM, mailedAt('email_revert', token))) ?? 'infinity'
-      await spend('email_revert', token, userId, async (tx, email) => {
-        await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
+      await spend('email_revert', token, userId, async (tx, { email, isFirstProof }) => {
+        await orEmailTaken(tx.run(q.setEmail(userId, email, !isFirstProof)), 'email already registered')
+        await deps.proveAddress(tx, userId)
         for (const statement of [...deps.endAccess(userId), ...deps.dropAddedSince(userId, since)])
           await tx.run(statement)
         await tx.run(q.endRevertsSince(userId, since))
@@ -149,7 +152,7 @@ export function accountsOf(deps: AccountDeps) {
 
     async verify(token: string): Promise<void> {
       const userId = await ownerOf('verify', token)
-      await spend('verify', token, userId, async (tx, email) => {
+      await spend('verify', token, userId, async (tx, { email }) => {
         const verified = await tx.run(sql`
           update svc.users set email_verified_at = coalesce(email_verified_at, now()), updated_at = now()
           where id = ${userId}::uuid and email = ${email}`)

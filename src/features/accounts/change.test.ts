@@ -14,6 +14,7 @@ const confirm = (token: string) => api.call('POST /api/auth/email-change/confirm
 const revert = (token: string) => api.call('POST /api/auth/email-change/revert', { json: { token } })
 const login = (email: string) => api.call('POST /api/auth/login', { json: { email, password } })
 
+const proven = (email: string) => api.sql('update svc.users set email_verified_at = now() where email = $1', [email])
 const tokenOf = (to: string, page: string): Promise<string> => mail.token(to, 1, `/auth/${page}`)
 
 test('metadata is the user’s own, replaced as a whole, at most 16 KB, and in svc.claims()', async () => {
@@ -52,6 +53,7 @@ test('a new address counts once its link was opened, everywhere', async () => {
 
 test('the former address takes the account back: every session ends, and the password of the thief too', async () => {
   const { token } = await api.signUp('victim@x.test')
+  await proven('victim@x.test')
   await patch(token, { email: 'thief@x.test' })
   assert.equal((await confirm(await tokenOf('thief@x.test', 'email-change'))).status, 204)
   const back = await tokenOf('victim@x.test', 'email-revert')
@@ -79,6 +81,7 @@ test('the former address takes the account back: every session ends, and the pas
 
 test('the former address takes the account back from every address it had since, not the other way round', async () => {
   const { token, user } = await api.signUp('first@x.test')
+  await proven('first@x.test')
   for (const [from, to] of [
     ['first@x.test', 'second@x.test'],
     ['second@x.test', 'third@x.test'],
@@ -112,6 +115,28 @@ test('neither a reset nor a step back to a later address takes the link from the
   assert.equal((await api.call('POST /api/auth/password-reset/confirm', { json: reset })).status, 204)
   assert.equal((await revert(await tokenOf('mine@x.test', 'email-revert'))).status, 204)
   assert.equal((await login('theirs@x.test')).status, 401)
+})
+
+test('the way back to an address that was never proven is its first proof: nothing of before is left', async () => {
+  const { token, user } = await api.signUp('prey@x.test')
+  const { key } = (await api.call('POST /api/auth/api-keys', { as: token, json: { name: 'wait' } })).body
+  await patch(token, { email: 'hunter@x.test' })
+  await api.sql(`insert into svc.identities (provider, subject, user_id, created_at)
+      select 'google', 'waits', id, now() - interval '1 hour' from svc.users where email = 'prey@x.test';
+    insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at, created_at)
+      select gen_random_uuid(), id, 'sms', '+4915112345678', now(), now() - interval '1 hour' from svc.users
+      where email = 'prey@x.test'`)
+  assert.equal((await confirm(await tokenOf('hunter@x.test', 'email-change'))).status, 204)
+  assert.equal((await revert(await tokenOf('prey@x.test', 'email-revert'))).status, 204)
+  for (const as of [token, key]) assert.equal((await api.call('GET /api/auth/me', { as })).status, 401)
+  const left = await api.sql(
+    'select from svc.identities where user_id = $1 union all select from svc.mfa_factors where user_id = $1',
+    [user.id],
+  )
+  assert.deepEqual(left, [])
+  const json = { token: await tokenOf('prey@x.test', 'reset'), password }
+  assert.equal((await api.call('POST /api/auth/password-reset/confirm', { json })).status, 204)
+  assert.equal((await login('prey@x.test')).body.user.emailVerified, true)
 })
 
 test('whoever asks for links to an address does not keep the notice of a change from it', async () => {

@@ -10,9 +10,9 @@ export const setMetadata = (id: string, metadata: string): Sql =>
   sql`update svc.users set metadata = ${metadata}::jsonb, updated_at = now() where id = ${id}::uuid`
 
 /** Links in mails to the former address end with it; tokens that name it are read again from the account. */
-export const setEmail = (id: string, email: string): Sql => sql`
+export const setEmail = (id: string, email: string, isVerified = true): Sql => sql`
   with changed as (
-    update svc.users set email = ${email}, email_verified_at = now(), updated_at = now() where id = ${id}::uuid
+    update svc.users set email = ${email}, email_verified_at = case when ${isVerified}::boolean then now() end, updated_at = now() where id = ${id}::uuid
   ), mailed as (delete from svc.mail_tokens where user_id = ${id}::uuid and purpose <> 'email_revert')
   select svc.revoke('user', ${id})`
 
