@@ -105,10 +105,13 @@ export type ColumnType = {
 }
 
 /** What decides the JSON form of a type. */
-export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
+export type JsonForm = Pick<
+  Column,
+  'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType' | 'baseType' | 'isArray'
+>
 
 /** The type of a value that a function takes or returns. */
-export type ValueType = JsonForm & Pick<ColumnType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'enumValues'>
+export type ValueType = JsonForm & Pick<ColumnType, 'type' | 'typeKind' | 'enumValues'>
 
 export type ForeignKey = {
   readonly constraintName: string
