@@ -95,7 +95,7 @@ const more = t.object({
 /** Not the whole row of its table, as `t.row` is. */
 const part = t.record(t.any(), { description: 'what `fields` or `aggregate` asked for' })
 
-export const row = t.union(t.row, part)
+export const rowOrPart = t.union(t.row, part)
 export const rows = t.union(
   t.merged(t.pageOf(t.row), more),
   t.merged(cursorPageOf(t.row), more),
