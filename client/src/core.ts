@@ -111,6 +111,9 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 
 export const segment = (part: unknown): string => encodeURIComponent(part as string)
 
+/** As in a path: the values of a composite key with commas between them. */
+export const keyText = (key: unknown): string => (Array.isArray(key) ? key.map(segment).join() : segment(key))
+
 export function queryText(query: Readonly<Record<string, unknown>> = {}): string {
   const text = Object.entries(query)
     .filter(([, value]) => value !== undefined && value !== null)
@@ -132,7 +135,7 @@ export function createCore(url: string, options: Options = {}): Core {
 
   async function refusal(response: Response, method: string, path: string): Promise<ApiError> {
     const text = await response.text()
-    const header = (name: string): string | undefined => response.headers.get(name) ?? undefined
+    const { headers, status } = response
     let body: { error?: string; message?: string; error_description?: string; data?: Record<string, unknown> } = {}
     try {
       body = (parse(text) as typeof body) ?? {}
@@ -140,21 +143,24 @@ export function createCore(url: string, options: Options = {}): Core {
       // A page of a proxy.
     }
     const { error = '', message = body.error_description, data } = body
-    const retryAfter = Number.parseFloat(header('retry-after') as string)
+    const retryAfter = Number.parseFloat(headers.get('retry-after') as string)
     return new ApiError(message, {
-      ...{ status: response.status, method, path, error, data, requestId: header('x-request-id') },
+      ...{ status, method, path, error, data, requestId: headers.get('x-request-id') ?? undefined },
       retryAfter: retryAfter >= 0 ? retryAfter : undefined,
     })
   }
 
   async function send<T>(method: Method, path: string, request: Request = {}, call: CallOptions = {}): Promise<T> {
     const { caller } = core
+    // Whatever parses it would fold them away.
+    if (/^[^?]*\/\.\.?([/?]|$)/.test(path)) throw new TypeError(`no address: ${path}`)
     const { query, body, token: fixed, repeat = method === 'GET' ? 'read' : undefined } = request
     const { retry = options.retry ?? 4, timeout = options.timeout ?? 30_000 } = call
     const isJson = body !== undefined && request.type === undefined && !isRaw(body)
+    const type = isJson ? 'application/json' : request.type
     const isStream = typeof ReadableStream === 'function' && body instanceof ReadableStream
     const headers: Record<string, string> = {
-      ...(isJson ? { 'content-type': 'application/json' } : request.type && { 'content-type': request.type }),
+      ...(type && { 'content-type': type }),
       ...(call.dryRun ? { 'dry-run': 'true' } : repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
       ...(position && { 'svc-position': position }),
       ...options.headers,

@@ -1,4 +1,13 @@
-import { type CallOptions, type Core, createCore, type Method, type Options, type Request, segment } from './core.ts'
+import {
+  type CallOptions,
+  type Core,
+  createCore,
+  keyText,
+  type Method,
+  type Options,
+  type Request,
+  segment,
+} from './core.ts'
 import type {
   AnyDatabase,
   Args,
@@ -57,7 +66,7 @@ type Named<Prefix extends string, A, K extends string, V> = A extends { [P in K]
 type Aggregated<A> = (A extends { count: true } ? { count: number } : unknown) &
   Named<'count_distinct', A, 'countDistinct', number> &
   Named<'sum', A, 'sum', number | bigint | string | null> &
-  Named<'avg', A, 'avg', number | string | null> &
+  Named<'avg', A, 'avg', number | bigint | string | null> &
   Named<'min', A, 'min', unknown> &
   Named<'max', A, 'max', unknown>
 
@@ -231,8 +240,6 @@ export type DataClient<DB> = {
 
 const TYPES = { csv: 'text/csv', json: 'application/json', ndjson: 'application/x-ndjson' }
 
-/** As in a path: the values of a composite key with commas between them. */
-const keyText = (key: unknown): string => (Array.isArray(key) ? key.map(segment).join() : segment(key))
 /** Not in a path only a composite key is encoded. */
 const idOf = (key: unknown): string => (Array.isArray(key) ? keyText(key) : String(key))
 
@@ -247,7 +254,7 @@ const parameters = ({ filter, typoThreshold, ...others }: Query): Record<string,
 
 export function rowsOf(core: Core, table: string) {
   const path = `/api/collections/${segment(table)}`
-  const rowPath = (key: unknown): string => `${path}/${keyText(key)}`
+  const rowPath = (key: unknown): string => `${path}/${keyText(key) || '.'}`
   const get = <T>(query: Query, call?: CallOptions): Promise<T> =>
     core.send('GET', path, { query: parameters(query) }, call)
   const write = <T>(method: Method, at: string, body: unknown, call?: CallOptions, query?: Query): Promise<T> =>

@@ -108,13 +108,18 @@ type Operators<V> = {
 /** What a column is compared with: dates are sent as text. */
 type Comparable<V> = V extends string ? V | Date : V extends bigint | number | boolean | null ? V : never
 
+/** What an object without such a column has under its name: `constructor`, `toString` … */
+// biome-ignore lint/complexity/noBannedTypes: it is what every object has
+type Inherited<Name> = Name extends keyof Object ? Object[Name] : never
+
 /** Every condition has to hold; `or` takes alternatives. */
 export type FilterObject<DB, T> = {
   [C in Column<DB, T>]?:
+    | Inherited<C>
     | Comparable<Row<DB, T>[C]>
     | readonly NonNullable<Comparable<Row<DB, T>[C]>>[]
     | Operators<Comparable<Row<DB, T>[C]>>
-} & { [R in RelationName<DB, T>]?: FilterObject<DB, Target<DB, T, R>> } & {
+} & { [R in RelationName<DB, T>]?: Inherited<R> | FilterObject<DB, Target<DB, T, R>> } & {
   or?: readonly (FilterObject<DB, T> | Filter)[]
   and?: readonly (FilterObject<DB, T> | Filter)[]
 }

@@ -38,13 +38,12 @@ export class ApiError extends Error {
 /** No answer came: no connection, a cut one, or none in time. A write may have happened. */
 export class NetworkError extends Error {
   override readonly name: string = 'NetworkError'
-  readonly method: string
-  readonly path: string
+  declare readonly method: string
+  declare readonly path: string
 
   constructor(method: string, path: string, cause: unknown) {
     super(`${method} ${path}: ${cause instanceof Error ? cause.message : 'no answer'}`, { cause })
-    this.method = method
-    this.path = path
+    Object.assign(this, { method, path })
   }
 }
 

@@ -67,7 +67,7 @@ function conditions(fields: object, prefix: string): string {
     if (Array.isArray(value))
       return /^(and|or)$/.test(name) ? joined(value, prefix, ` ${name.toUpperCase()} `) : inList(path, value)
     if (typeof value !== 'object' || value === null || value instanceof Date) return `${path} = ${literal(value)}`
-    const isOperators = Object.keys(value).every((key) => key === 'in' || OPERATORS[key])
+    const isOperators = Object.keys(value).every((key) => key === 'in' || Object.hasOwn(OPERATORS, key))
     if (!isOperators) return conditions(value, `${path}.`)
     return Object.entries(value as object)
       .map(([key, operand]) => (key === 'in' ? inList(path, operand) : `${path} ${OPERATORS[key]} ${literal(operand)}`))

@@ -1,4 +1,4 @@
-import { type CallOptions, type Core, segment } from './core.ts'
+import { type CallOptions, type Core, keyText, segment } from './core.ts'
 
 /** A change of a row, as far as the caller may see it. */
 export type PastChange = {
@@ -24,8 +24,6 @@ export const createHistory = (core: Core) => ({
     key: unknown,
     query: { perPage?: number; cursor?: string } = {},
     call?: CallOptions,
-  ): Promise<PastChanges> => {
-    const id = Array.isArray(key) ? key.map(segment).join() : segment(key)
-    return core.send('GET', `/api/collections/${segment(table)}/${id}/history`, { query }, call)
-  },
+  ): Promise<PastChanges> =>
+    core.send('GET', `/api/collections/${segment(table)}/${keyText(key) || '.'}/history`, { query }, call),
 })

@@ -2,7 +2,8 @@
 export type Numbers = 'exact' | 'text'
 
 const INEXACT = /[\d.]{16}|\de[+-]?\d{3}/i
-const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g
+// A text as a whole would be one match, for which an engine may have no room.
+const TOKENS = /"|\\.|-?\d[\d.eE+-]*/g
 
 /** A text that no one else writes, before the digits that JSON has no type for. */
 const mark = (): string => `~${Math.random()}~`
@@ -27,7 +28,11 @@ const isKept = (token: string): boolean =>
 export function parseJson(text: string, numbers: Numbers = 'exact'): unknown {
   if (!INEXACT.test(text)) return JSON.parse(text)
   const tag = mark()
-  const marked = text.replace(TOKENS, (token) => (token[0] === '"' || isKept(token) ? token : `"${tag}${token}"`))
+  let isText = false
+  const marked = text.replace(TOKENS, (token) => {
+    if (token === '"') isText = !isText
+    return isText || token === '"' || isKept(token) ? token : `"${tag}${token}"`
+  })
   return JSON.parse(marked, (_, value) => {
     if (typeof value !== 'string' || !value.startsWith(tag)) return value
     const digits = value.slice(tag.length)

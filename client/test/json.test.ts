@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { parseJson, toJson } from '../src/json.ts'
 
@@ -24,6 +25,18 @@ test('numbers that a double holds are numbers, integers beyond it bigints, all o
     assert.deepEqual(parseJson(`[{"a":${text}}]`), [{ a: value }], text)
   }
   assert.equal(parseJson('9007199254740993', 'text'), '9007199254740993')
+})
+
+test('a text may be as long as an answer, beside a number that a double does not hold', () => {
+  for (const part of ['x', '\\n', 'é"1']) {
+    const text = part.repeat(12_000_000 / part.length)
+    assert.ok(
+      isDeepStrictEqual(parseJson(`{"a":${JSON.stringify(text)},"b":9007199254740993}`), {
+        a: text,
+        b: 9007199254740993n,
+      }),
+    )
+  }
 })
 
 test('whatever goes out comes back', () => {

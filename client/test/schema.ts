@@ -1,3 +1,4 @@
+// biome-ignore-all lint/complexity/noBannedTypes: as `svc types` writes it
 /** The tables of the tests. */
 export const SCHEMA = `
   create type mood as enum ('calm', 'wild');
@@ -18,6 +19,9 @@ export const SCHEMA = `
   );
   create table marks (a int, b text, note text, primary key (a, b));
   create table mine (id int generated always as identity primary key, owner uuid not null default svc.uid(), text text not null);
+  create table teams (id int primary key, constructor text);
+  create table cars (id int primary key, team_id int references teams, "toString" text);
+  create table folders (path text primary key, note text);
   alter table mine enable row level security;
   create policy own on mine using (owner = svc.uid());
   create view titles as select title from notes;
@@ -46,7 +50,7 @@ export interface Database {
         title: string
         done: boolean
         views: number | bigint
-        price: number | string | null
+        price: number | bigint | string | null
         mood: Database['enums']['mood']
         tags: (string | null)[] | null
         vector: (number | null)[] | null
@@ -60,7 +64,7 @@ export interface Database {
         title: string
         done?: boolean
         views?: number | bigint | string
-        price?: number | string | null
+        price?: number | bigint | string | null
         mood?: Database['enums']['mood']
         tags?: (string | null)[] | null
         vector?: (number | null)[] | null
@@ -74,7 +78,7 @@ export interface Database {
         title?: string
         done?: boolean
         views?: number | bigint | string
-        price?: number | string | null
+        price?: number | bigint | string | null
         mood?: Database['enums']['mood']
         tags?: (string | null)[] | null
         vector?: (number | null)[] | null
@@ -99,6 +103,30 @@ export interface Database {
       Update: { owner?: string; text?: string }
       Key: number
       Unique: 'id'
+      Relations: Record<never, never>
+    }
+    teams: {
+      Row: { id: number; constructor: string | null }
+      Insert: { id: number; constructor?: string | null | Object['constructor'] }
+      Update: { id?: number; constructor?: string | null | Object['constructor'] }
+      Key: number
+      Unique: 'id'
+      Relations: { cars: { table: 'cars'; many: true } }
+    }
+    cars: {
+      Row: { id: number; team_id: number | null; toString: string | null }
+      Insert: { id: number; team_id?: number | null; toString?: string | null | Object['toString'] }
+      Update: { id?: number; team_id?: number | null; toString?: string | null | Object['toString'] }
+      Key: number
+      Unique: 'id'
+      Relations: { team: { table: 'teams'; many: false } }
+    }
+    folders: {
+      Row: { path: string; note: string | null }
+      Insert: { path: string; note?: string | null }
+      Update: { path?: string; note?: string | null }
+      Key: string
+      Unique: 'path'
       Relations: Record<never, never>
     }
     titles: {

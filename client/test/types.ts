@@ -19,7 +19,7 @@ export async function rows() {
   const note = await notes.get(7)
   is<Is<typeof note, Note>>()
   is<Is<typeof note.views, number | bigint>>()
-  is<Is<typeof note.price, number | string | null>>()
+  is<Is<typeof note.price, number | bigint | string | null>>()
   is<Is<typeof note.mood, 'calm' | 'wild'>>()
   const maybe = await notes.find(7)
   is<Is<typeof maybe, Note | null>>()
@@ -88,6 +88,8 @@ export async function fields() {
   >()
   // @ts-expect-error: was not asked for
   group?.avg_views
+  const [mean] = await notes.aggregate({ avg: ['price'] })
+  is<Is<NonNullable<typeof mean>['avg_price'], number | bigint | string | null>>()
   // @ts-expect-error: no such column
   await notes.aggregate({ sum: ['view'] })
   const found = await notes.search('lions', { facets: ['done', 'mood'], highlight: true })
@@ -125,6 +127,17 @@ export async function filters() {
     filter: { done: false, views: { gt: 10n }, title: { like: 'a%' }, slug: null, list: { name: 'l' } },
   })
   await notes.list({ filter: { or: [{ done: true }, where`views = ${1}`], id: [1, 2], at: { lt: new Date() } } })
+  await notes.list({ filter: { price: { lt: 5n } } })
+  const [teams, cars] = [svc.from('teams'), svc.from('cars')]
+  await teams.update(1, {})
+  await teams.create({ id: 1 })
+  await cars.update(1, { toString: 'a car' })
+  await cars.list({ filter: { id: 1, team: { id: 1 } } })
+  await cars.list({ filter: { team: { constructor: 'Ferrari' } } })
+  // @ts-expect-error: a text
+  await cars.list({ filter: { team: { constructor: 1 } } })
+  // @ts-expect-error: a text
+  await teams.update(1, { constructor: 1 })
   // @ts-expect-error: no such column
   await notes.list({ filter: { don: false } })
   // @ts-expect-error: a boolean
@@ -188,6 +201,8 @@ export async function numbersAsText() {
   const { views, at } = await asText.from('notes').get(1)
   is<Is<typeof views, number | string>>()
   is<Is<typeof at, string>>()
+  await asText.from('teams').update(1, {})
+  await asText.from('cars').list({ filter: { team: { id: 1 } } })
 }
 
 export async function untyped() {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../test/kit/browser.ts'
 import { eventually } from '../../test/kit/eventually.ts'
-import { openDashboard, startDashboard } from './kit/dashboard.ts'
+import { openDashboard, paste, startDashboard } from './kit/dashboard.ts'
 
 const api = await startDashboard()
 await api.sql('create table notes (id int primary key, title text)')
@@ -209,4 +209,60 @@ test('rows read ahead, while the pointer rests on the link, are shown as they ar
   await api.call('PATCH /api/collections/ahead/1', { as: 'admin', json: { word: 'after' } })
   await link.click()
   await page.getByRole('gridcell', { name: 'after', exact: true }).waitFor()
+})
+
+test('what PostgreSQL gives is not edited, and stays behind when a row is pasted', { skip }, async () => {
+  await api.sql(`create table books (id bigint generated always as identity primary key, title text,
+    size int generated always as (length(title)) stored); insert into books (title) values ('Emma')`)
+  const { page, go, troubles } = await openDashboard(api)
+  const { keyboard } = page
+  await go('/tables/books')
+  await page.getByRole('gridcell', { name: 'Emma' }).waitFor()
+  const cell = (column: string) => page.locator(`[role=gridcell][data-column=${column}]`).first()
+  await cell('size').dblclick()
+  const value = page.getByRole('dialog', { name: 'size' }).getByLabel('Value')
+  assert.equal(await value.getAttribute('readonly'), '')
+  await keyboard.press('Escape')
+
+  await page.getByRole('button', { name: 'Add row' }).click()
+  await cell('id').click()
+  await paste(page, '1\tPersuasion\t4')
+  await page.getByText('1 cell pasted').waitFor()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('1 change saved').waitFor()
+  assert.deepEqual(await api.sql('select id, title, size from books order by id'), [
+    { id: '1', title: 'Emma', size: '4' },
+    { id: '2', title: 'Persuasion', size: '10' },
+  ])
+
+  // A new row without any value says what it needs, and can be taken back alone.
+  await page.getByRole('button', { name: 'Add row' }).click()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('a new row needs a value: title').first().waitFor()
+  await page.getByRole('button', { name: 'Take this row back' }).click()
+  await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' })
+  assert.deepEqual(troubles, [])
+})
+
+test('the edit of a row that somebody else deleted holds up no other', { skip }, async () => {
+  await api.sql("create table pair (id int primary key, title text); insert into pair values (1, 'one'), (2, 'two')")
+  const { page, go } = await openDashboard(api)
+  await go('/tables/pair?sort=id')
+  for (const [name, text] of [
+    ['one', 'first'],
+    ['two', 'second'],
+  ] as const) {
+    await page.getByRole('gridcell', { name, exact: true }).dblclick()
+    await page.getByLabel('Edit title').fill(text)
+    await page.keyboard.press('Enter')
+  }
+  await page.getByText('2 changes', { exact: true }).waitFor()
+  await api.call('DELETE /api/collections/pair/2', { as: 'admin' })
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('Row 2:').waitFor()
+  await page.getByRole('button', { name: 'Take this row back' }).click()
+  await page.getByText('1 change', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('1 change saved').waitFor()
+  assert.deepEqual(await api.sql('select id, title from pair'), [{ id: '1', title: 'first' }])
 })

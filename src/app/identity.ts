@@ -21,8 +21,10 @@ import { endOtherSessions } from '../features/auth/sql.ts'
 import { createSavedItems } from '../features/dashboard/saved-items.ts'
 import { createImpersonation } from '../features/impersonation/routes.ts'
 import { createForeigners } from '../features/issuers/accounts.ts'
+import { createOwnIdentities } from '../features/issuers/identities.ts'
 import { createIssuers } from '../features/issuers/issuers.ts'
-import { issuerRoutes } from '../features/issuers/routes.ts'
+import { identityRoutes } from '../features/issuers/routes.ts'
+import { endLinked } from '../features/issuers/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { AccessTokens } from '../features/oauth-server/access-tokens.ts'
@@ -35,7 +37,7 @@ import { createOrganizations } from '../features/organizations/routes.ts'
 import { createPasskeys } from '../features/passkeys/routes.ts'
 import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/sql.ts'
 import { createSignIn } from '../features/sign-in/routes.ts'
-import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
+import { forgiveFailures, linkAnonymous, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
 import { createOutgoing } from '../http/out/outgoing.ts'
 import { tooMany } from '../http/rate-limit.ts'
@@ -67,8 +69,13 @@ export const dropCredentials = (userId: string): Sql[] => [
 ]
 /** Statements that end all sessions and grants of a user. */
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
-/** The same, with the API keys that the user made, and its failed attempts forgotten. */
-const endOwnAccess = (userId: string): Sql[] => [...endAccess(userId), revokeOwnKeysOf(userId), forgiveFailures(userId)]
+/** The same, with what sessions of the user made and linked, and its failed attempts forgotten. */
+const endOwnAccess = (userId: string): Sql[] => [
+  ...endAccess(userId),
+  revokeOwnKeysOf(userId),
+  endLinked(userId),
+  forgiveFailures(userId),
+]
 
 /** Statements that drop what was added to an account since a moment and signs in. */
 const dropAddedSince = (userId: string, since: string): Sql[] => [
@@ -162,11 +169,8 @@ export function createIdentity(
   })
   const accessTokens = new AccessTokens({ db, issuer: publicBaseUrl })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
-  const foreigners = createForeigners({
-    db,
-    read: createIssuers(config.auth.issuers, gateways),
-    beforeSignUp: hooks.beforeSignUp,
-  })
+  const readForeignToken = createIssuers(config.auth.issuers, gateways)
+  const foreigners = createForeigners({ db, read: readForeignToken, beforeSignUp: hooks.beforeSignUp })
   const auth = createAuth({
     db,
     revocations,
@@ -213,6 +217,12 @@ export function createIdentity(
     endAccess: endOwnAccess,
     dropAddedSince,
     hasAgents: config.agents.enabled,
+  })
+  const identities = createOwnIdentities({
+    ...shared,
+    read: readForeignToken,
+    linkAnonymous,
+    onKeyRevoked: revoked('key'),
   })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
   const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
@@ -293,7 +303,7 @@ export function createIdentity(
     features: [
       ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
       ...(config.auth.enabled
-        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: identityRoutes(identities, revocations.clock) }]
         : []),
     ],
   }

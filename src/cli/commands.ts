@@ -141,7 +141,7 @@ const byName: Readonly<Record<string, Command>> = {
   users: {
     usage: 'users <action> [<id or address>]',
     summary:
-      'list, show, create, invite, disable, enable, password, sessions, end-sessions, factors, remove-factor, export, delete users',
+      'list, show, create, invite, disable, enable, password, sessions, end-sessions, factors, remove-factor, providers, remove-provider, export, delete users',
     examples: ['svc users list', 'svc users disable ann@example.com'],
     usesServer: true,
     run: async (context) => (await import('./users.ts')).users(context),

@@ -1,4 +1,5 @@
 import { text as readAll } from 'node:stream/consumers'
+import { replaceLongNumbers } from '../core/json-digits.ts'
 import { type Context, UsageError } from './command/command.ts'
 import { callAdmin } from './command/server-api.ts'
 import { textTable } from './command/text-table.ts'
@@ -28,5 +29,4 @@ const cell = (value: unknown): string => {
 }
 
 /** Quotes numbers that a double cannot hold, so that JSON.parse keeps all digits. */
-const digitsKept = (json: string): string =>
-  json.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]{15,}/g, (part) => (part.startsWith('"') ? part : JSON.stringify(part)))
+const digitsKept = (json: string): string => replaceLongNumbers(json, (number) => JSON.stringify(number))

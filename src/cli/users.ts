@@ -5,7 +5,7 @@ import { callAdmin, fetchAdmin } from './command/server-api.ts'
 type User = { id: string; email: string; createdAt: string; disabled_at?: string }
 
 const USAGE =
-  'usage: svc users list|show|create|invite|disable|enable|password|sessions|end-sessions|factors|remove-factor|export|delete'
+  'usage: svc users list|show|create|invite|disable|enable|password|sessions|end-sessions|factors|remove-factor|providers|remove-provider|export|delete'
 
 /** Administration of users through the running server; a user is named by id or address. */
 export async function users(context: Context): Promise<number> {
@@ -48,6 +48,17 @@ const actions: ReadonlyMap<string, Action> = new Map<string, Action>([
     async (context, who, factor) => {
       if (factor === undefined) throw new UsageError('usage: svc users remove-factor USER FACTOR')
       await remove(context, who, `/factors/${encodeURIComponent(factor)}`, 'factor removed')
+    },
+  ],
+  [
+    'providers',
+    async (context, who) => context.print(await callAdmin(context, `${await pathOf(context, who)}/providers`)),
+  ],
+  [
+    'remove-provider',
+    async (context, who, id) => {
+      if (id === undefined) throw new UsageError('usage: svc users remove-provider USER ID')
+      await remove(context, who, `/providers/${encodeURIComponent(id)}`, 'provider removed')
     },
   ],
   [

@@ -282,6 +282,7 @@ export const table = {
   },
   rate_limit: {
     register: rate('10/min', 'per address'),
+    link: rate('10/min', 'per address; an anonymous account gets an address or a provider'),
     login: rate('30/min', 'per address; login and passkey login'),
     anonymous: rate('30/hour', 'per address'),
     magic_link: rate('10/min', 'per address; request and confirm'),

@@ -89,6 +89,7 @@ const specific = {
   upload_not_found: 404,
   user_not_found: 404,
   session_not_found: 404,
+  identity_not_found: 404,
   grant_not_found: 404,
   agent_not_found: 404,
   pending_not_found: 404,

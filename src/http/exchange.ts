@@ -9,7 +9,7 @@ import type { RequestSpan } from '../core/trace.ts'
 import type { Call, Route, UpgradedConnection } from './route.ts'
 import { announcesBody } from './wire/body.ts'
 import type { CommonHeaders, FlatHeaders } from './wire/headers.ts'
-import { decodeParam, type FormPairs, parsePairs, type RequestTarget } from './wire/target.ts'
+import { decodeParam, type FormPairs, parsePairs, type RequestTarget, UNMATCHED } from './wire/target.ts'
 
 /** One request and its response. */
 export class Exchange {
@@ -28,7 +28,7 @@ export class Exchange {
   /** Bytes of the content that were passed to the connection. */
   sentBytes = 0
   /** The path pattern for logs and metrics, where text of the client must not become a label. */
-  pattern = 'unmatched'
+  pattern = UNMATCHED
   who: Identity = ANONYMOUS
   badBearer: AppError | undefined
   /** Set when an admin sends X-Timing. */
@@ -76,8 +76,16 @@ export class Exchange {
     return this.awaitsContinue || !(Number(request.headers['content-length']) <= 65_536)
   }
 
-  continue(): void {
+  /** The handler judges first, and asks for the body by reading it. */
+  continueWhenRead(): void {
     if (!this.awaitsContinue) return
+    this.request.on('newListener', (event) => {
+      if (event === 'data' || event === 'readable') this.continue()
+    })
+  }
+
+  continue(): void {
+    if (!this.awaitsContinue || this.response.headersSent) return
     this.awaitsContinue = false
     this.response.writeContinue()
   }

@@ -40,7 +40,7 @@ export function identifyCaller(
   if (auth === 'admin') return adminOnly(authorization, identify)
   const bearer = bearerOf(authorization, inQuery)
   if (bearer !== undefined) return identify(bearer)
-  if (auth === 'optional' || auth === 'lenient') return ANONYMOUS
+  if (auth === 'optional' || auth === 'lenient' || auth === 'anonymous-user') return ANONYMOUS
   throw unauthorized(MISSING)
 }
 
@@ -62,6 +62,7 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
   switch (route.auth) {
     case 'none':
     case 'own':
+    case 'anonymous-user':
       return
     case 'admin':
       if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')

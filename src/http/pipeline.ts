@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
-import { AppError, hasStatus, notFound } from '../core/errors.ts'
+import { AppError, badRequest, hasStatus, notFound } from '../core/errors.ts'
 import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
@@ -82,6 +82,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
       match.route.requires?.()
+      if (match.missing !== undefined) throw badRequest(`missing ${match.missing}`)
       throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: match.allow } })
     }
     if (match.kind === 'unknown' || match.raw.some(hasDotSegment)) throw notFound('not found')
@@ -91,6 +92,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (!isUnguarded(route)) return guarded(deps, exchange, route, call)
     // The scripts of a site have its host's origin, which no page of ours may share.
     if (pages.has(route) && deps.sites?.slugOf(request.headers.host ?? '') !== undefined) throw notFound('not found')
+    route.requires?.()
     route.check(call)
     return route.run(call)
   }
@@ -128,7 +130,8 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (route.upgrade) admitHandshake(deps, exchange, route)
   const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
-  if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  if (route.auth === 'lenient' || route.auth === 'anonymous-user')
+    await identifyLeniently(exchange, route.auth, authorization, deps.identify)
   else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
@@ -143,6 +146,8 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (exchange.who.kind === 'admin' && exchange.who.isLockable) await holdLocked(deps, exchange, route, exchange.who)
   const dryRun = exchange.request.headers['dry-run']
   if (dryRun !== undefined) checkDryRun(route, String(dryRun))
+  // What is switched off costs a caller nothing of a limit, and says so whatever else is wrong.
+  route.requires?.()
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
   timing?.mark('guard')
   route.check(call)
@@ -225,10 +230,18 @@ function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }
   throw new AppError('origin_not_allowed', 'origin not allowed')
 }
 
-async function identifyLeniently(exchange: Exchange, authorization: string | undefined, identify: Identify) {
+async function identifyLeniently(
+  exchange: Exchange,
+  auth: 'lenient' | 'anonymous-user',
+  authorization: string | undefined,
+  identify: Identify,
+) {
   try {
-    exchange.who = await identifyCaller('lenient', authorization, undefined, identify)
+    const who = await identifyCaller(auth, authorization, undefined, identify)
+    if (auth === 'lenient' || (who.kind === 'user' && who.isAnonymous && !who.impersonation)) exchange.who = who
   } catch (error) {
+    // 403: a good token that opens no data.
+    if (auth === 'anonymous-user' && hasStatus(error, 403)) return
     if (!hasStatus(error, 401)) throw error
     exchange.badBearer = error
   }
@@ -276,7 +289,7 @@ async function receiveAndParse(deps: PipelineDeps, exchange: Exchange, route: Ro
   const { request } = exchange
   if (!announcesBody(request.headers)) return
   refuseEncoding(request.headers)
-  if (route.bodyKind === 'raw') return exchange.continue()
+  if (route.bodyKind === 'raw') return exchange.continueWhenRead()
   const type = route.bodyKind === 'form' ? 'application/x-www-form-urlencoded' : 'application/json'
   // An empty body may have any type, and whether a chunked body is empty is known only after reading it.
   if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)

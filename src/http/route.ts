@@ -13,11 +13,12 @@ export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
  * none: the bearer is ignored. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none and is
- * kept in `call.badBearer` for a handler that may need it.
+ * kept in `call.badBearer` for a handler that may need it. anonymous-user: as lenient, and a good one counts as none too unless it is
+ * that of an anonymous account.
  * user: a user's JWT. mfa: an MFA token. user-or-mfa: either. admin: the admin token only.
  * own: the route identifies its callers itself, by `identify`.
  */
-export type Auth = 'own' | 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
+export type Auth = 'own' | 'none' | 'optional' | 'lenient' | 'anonymous-user' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
 
 /**
  * What keys and OAuth tokens may do on a route. `none` refuses them (the default); `read` admits every scope; `write`
@@ -152,9 +153,9 @@ export type Route = {
   readonly errorBody?: (error: AppError) => unknown
   /** The declared request and responses, for OpenAPI and for the tests, which check every response against it. */
   readonly contract: Contract
-  /** Throws while the feature is disabled. */
+  /** Throws while the feature is disabled. Runs before the limit and `check`, once the caller is known to be admitted. */
   readonly requires?: () => void
-  /** Runs before the body is read: refuses invalid parameters and disabled features. */
+  /** Runs before the body is read: refuses invalid parameters. */
   readonly check: (call: Call) => void
   /** Synchronous handlers, such as /health, return no promise. */
   readonly run: (call: Call) => Reply | Promise<Reply>
@@ -217,7 +218,6 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     },
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
-      rest.requires?.()
       checkQuery?.(call.query)
     },
     // The cast tells the compiler that the names in the path are the keys of `params`.

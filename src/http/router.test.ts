@@ -11,7 +11,9 @@ const found = (routes: Route[], line: string) => {
   const [method = '', path = ''] = line.split(' ')
   const match = createRouter(routes).find(method, path)
   if (match.kind === 'found') return { path: match.route.path, raw: match.raw }
-  return match.kind === 'unknown' ? match : { kind: match.kind, allow: match.allow, path: match.route.path }
+  if (match.kind === 'unknown') return match
+  const { kind, allow, missing } = match
+  return { kind, allow, path: match.route.path, ...(missing !== undefined && { missing }) }
 }
 
 const things = [
@@ -100,4 +102,20 @@ test('one word may follow the rest of a path, and is part of a name where nothin
     allow: 'GET, HEAD, OPTIONS',
     path: '/files/{bucket}/{name...}',
   })
+})
+
+test('a collection with a slash and no name behind it tells what is missing, where the method is for its items', () => {
+  const removable = [
+    ...things,
+    at('DELETE /api/things/{id}'),
+    at('GET /files/{bucket}'),
+    at('DELETE /files/{bucket}/{name...}'),
+  ]
+  const collection = { kind: 'wrong method', allow: 'GET, POST, HEAD, OPTIONS', path: '/api/things' }
+  assert.deepEqual(found(removable, 'DELETE /api/things/'), { ...collection, missing: 'id' })
+  assert.deepEqual(found(removable, 'DELETE /api/things'), collection)
+  assert.deepEqual(found(removable, 'PUT /api/things/'), collection)
+  assert.deepEqual(found(removable, 'DELETE /api/things//'), { kind: 'unknown' })
+  const files = { kind: 'wrong method', allow: 'GET, HEAD, OPTIONS', path: '/files/{bucket}' }
+  assert.deepEqual(found(removable, 'DELETE /files/pub/'), files)
 })

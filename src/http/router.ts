@@ -1,10 +1,13 @@
 import { getOrCreate } from '../core/get-or-create.ts'
 import type { Route } from './route.ts'
 
-/** The result of a lookup; `wrong method` is for 405 and OPTIONS. */
+/**
+ * The result of a lookup; `wrong method` is for 405 and OPTIONS. `missing`: the path ends in a slash, and with this parameter
+ * behind it the method would be right.
+ */
 export type Match =
   | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
-  | { kind: 'wrong method'; allow: string; route: Route }
+  | { kind: 'wrong method'; allow: string; route: Route; missing?: string | undefined }
   | { kind: 'unknown' }
 
 type Leaf = Map<string, { route: Route; names: readonly string[] }>
@@ -50,10 +53,17 @@ export function createRouter(routes: readonly Route[]) {
       if (hit !== undefined) return hit
       if (!path.startsWith('/')) return UNKNOWN
       const asGiven = search(root, path, routeMethod)
-      const hasSlash = asGiven.kind === 'unknown' && path.length > 1 && path.endsWith('/')
-      return hasSlash ? search(root, path.slice(0, -1), routeMethod) : asGiven
+      if (asGiven.kind !== 'unknown' || path === '/' || !path.endsWith('/')) return asGiven
+      const match = search(root, path.slice(0, -1), routeMethod)
+      return match.kind === 'wrong method' ? { ...match, missing: missingIn(root, path, routeMethod) } : match
     },
   }
+}
+
+/** The last parameter of the route that a name behind the path would reach. */
+function missingIn(root: Node, path: string, method: string): string | undefined {
+  const item = search(root, `${path}-`, method)
+  return item.kind === 'found' ? /\{(\w+)\}$/.exec(item.route.path)?.[1] : undefined
 }
 
 function search(root: Node, path: string, method: string): Match {

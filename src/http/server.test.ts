@@ -16,6 +16,7 @@ const api = await serve([
     handle: async ({ params, rawParams, query }) => json(200, { params, rawParams, query }),
   }),
   route('GET /files/{name...}', { auth: 'none', handle: async ({ params }) => json(200, params) }),
+  route('POST /api/invites/{token}/accept', { auth: 'none', bodyKind: 'none', handle: () => json(200, {}) }),
   route('GET /api/auth/me', { auth: 'none', handle: () => json(200, {}) }),
   route('DELETE /api/admin/thing/{id}', { auth: 'admin', audit: 'thing.delete', handle: async () => noContent }),
   route('GET /boom', {
@@ -289,6 +290,23 @@ test('the access log names the route, hides tokens and knows the caller', async 
   assert.equal(line?.path(), '/api/things/9?token=***&x=***&***&refreshToken=***&sig=***')
   assert.equal(line?.status, 200)
   assert.equal(line?.ip, '127.0.0.1')
+})
+
+test('the access log hides tokens that stand in a path', async () => {
+  const token = 'Yk3vX9-aQ_'.repeat(5)
+  const paths = [`/api/invites/${token}/accept`, `/api/invites/${token}/accept/`, `/api/invites/${token}/acept?x=1`]
+  for (const [i, path] of paths.entries()) {
+    for (const method of ['GET', 'POST']) {
+      const requestId = `path-${i}-${method}`
+      await fetch(`${api.url}${path}`, { method, headers: { 'x-request-id': requestId } })
+      const line = await eventually(() => {
+        const found = api.requests.find((request) => request.requestId === requestId)
+        assert.ok(found)
+        return found
+      })
+      assert.equal(line.path(), path.replace(token, '***').replace('x=1', 'x=***'))
+    }
+  }
 })
 
 test('beyond the bound of requests at once the next are told to come back', async () => {

@@ -27,7 +27,7 @@ export type RequestInfo = {
   method: string
   /** The path pattern, such as `/api/things/{id}`, or `unmatched`. */
   route: string
-  /** With the names of query parameters but not their values; a function because it is computed only for logs. */
+  /** With the names of query parameters but not their values, and without tokens; a function because it is computed only for logs. */
   path(): string
   /** 499: the client disconnected before the response. */
   status: number
@@ -287,7 +287,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       method,
       route: pattern,
       // Not a getter: V8 creates a new accessor for each object literal.
-      path: () => loggedPath(target),
+      path: () => loggedPath(target, pattern),
       status,
       ms: performance.now() - startedAt,
       ip,

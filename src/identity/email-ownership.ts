@@ -7,13 +7,13 @@ export type ProveAddress = (tx: Tx, userId: string) => Promise<boolean>
 
 /**
  * Marks the address of an account as verified. An unverified account may have been created by another person, so all
- * credentials and sessions from before are dropped.
+ * credentials, the phone number and sessions from before are dropped.
  */
 export const createAddressProof =
   (dropCredentials: (userId: string) => readonly Sql[]): ProveAddress =>
   async (tx, userId) => {
     const unproven = await tx.run(sql`
-      update svc.users set email_verified_at = now(), password_hash = null, updated_at = now()
+      update svc.users set email_verified_at = now(), password_hash = null, phone = null, updated_at = now()
       where id = ${userId}::uuid and email_verified_at is null`)
     if (unproven === 0) return false
     await tx.run(sql`delete from svc.identities where user_id = ${userId}::uuid`)

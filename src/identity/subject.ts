@@ -1,5 +1,6 @@
 import { badRequest } from '../core/errors.ts'
 import * as t from '../core/json-type.ts'
+import { isStorableJson } from '../core/storable.ts'
 import { isUuid } from '../core/uuid.ts'
 
 /** As whom an administrator looks at the data. */
@@ -61,6 +62,6 @@ function checkedClaims(claims: Record<string, unknown>): SubjectClaims {
     throw badRequest('claims.org must be an organization id')
   const text = JSON.stringify(claims)
   if (text.length > MAX_CLAIMS) throw badRequest(`claims must not exceed ${MAX_CLAIMS} characters`)
-  if (/(?<!\\)(?:\\\\)*\\u0000/.test(text)) throw badRequest('claims must not contain NUL')
+  if (!isStorableJson(text)) throw badRequest('claims must not contain NUL or half a surrogate pair')
   return claims as SubjectClaims
 }

@@ -2,6 +2,7 @@ import { agentsSection } from './account/agents.ts'
 import { backupCodesSection } from './account/backup-codes.ts'
 import { factorsSection } from './account/factors.ts'
 import { grantsSection } from './account/grants.ts'
+import { identitiesSection } from './account/identities.ts'
 import { invitationSection } from './account/invitation.ts'
 import { passkeysSection } from './account/passkeys.ts'
 import { sessionsSection } from './account/sessions.ts'
@@ -30,7 +31,7 @@ function begin(): void {
 async function showAccount(): Promise<void> {
   document.body.className = ''
   const factors = factorsSection()
-  const parts = [backupCodesSection(), sessionsSection(), grantsSection()]
+  const parts = [backupCodesSection(), identitiesSection(), sessionsSection(), grantsSection()]
   const sections = [agentsSection(), passkeysSection(factors.fill), factors, ...parts]
   await Promise.all(sections.map(({ fill }) => fill()))
   const greeting = greetingSection()

@@ -71,3 +71,24 @@ test('a refresh is judged by the grant and the client of the moment its tokens a
   )
   assert.deepEqual([status, body.error], [400, 'invalid_grant'])
 })
+
+test('a device whose user decides in the middle of a poll gets its tokens at the next one, which holds the account', async () => {
+  const { token } = await api.signUp('eli@x.test')
+  const form = { client_id: app.clientId, scope: 'readonly' }
+  const { device_code, user_code } = (await api.call('POST /api/oauth/device_authorization', { form })).body
+  const poll = () => app.token({ grant_type: 'urn:ietf:params:oauth:grant-type:device_code', device_code })
+  await other.query(`begin; select from svc.oauth_clients where client_id = '${app.clientId}' for update`)
+  const early = poll()
+  await eventually(async () => {
+    const waiting = await api.sql(
+      `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'svc.oauth_clients'`,
+    )
+    assert.equal(waiting.length, 1)
+  })
+  const json = { user_code, decision: 'approve' }
+  assert.equal((await api.call('POST /api/oauth/device', { as: token, json })).status, 204)
+  await other.query('commit')
+  const { status, body } = await early
+  assert.deepEqual([status, body.error], [400, 'authorization_pending'])
+  assert.equal((await poll()).status, 200)
+})

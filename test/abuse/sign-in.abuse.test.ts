@@ -7,6 +7,7 @@ const config = {
   'auth.magic_link_enabled': true,
   'auth.anonymous_auth_enabled': true,
   'rate_limit.register': '3/min',
+  'rate_limit.link': '3/min',
 }
 const api = await startServer({ config })
 
@@ -21,11 +22,14 @@ test('a bad bearer with a bad link is 401, with a good one it counts as none', a
   assert.equal((await confirm(link, 'a.b.c')).status, 200)
 })
 
-test('an account is linked to a provider as often as accounts are made', async () => {
+test('links of anonymous accounts have a limit of their own, and use up no registrations', async () => {
   const { token } = (await api.call('POST /api/auth/anonymous')).body
   const link = () => api.call('POST /api/auth/link/oauth', { as: token, json: { provider: 'none', access_token: 'x' } })
   const statuses = [(await link()).status, (await link()).status, (await link()).status, (await link()).status]
   assert.deepEqual(statuses, [400, 400, 400, 429])
+  const json = { email: 'after@x.test', password: 'long enough password' }
+  for (const status of [201, 409, 409, 429])
+    assert.equal((await api.call('POST /api/auth/register', { json })).status, status)
 })
 
 test('without the admin token the status tells nothing but whether there is an admin', async () => {

@@ -79,6 +79,7 @@ const testDefaults = {
   'auth.argon2_memory': 1024,
   'auth.argon2_time': 1,
   'rate_limit.register': 'off',
+  'rate_limit.link': 'off',
   'rate_limit.login': 'off',
   'rate_limit.anonymous': 'off',
   'rate_limit.magic_link': 'off',

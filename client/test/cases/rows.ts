@@ -1,4 +1,4 @@
-import { where } from '../../src/main.ts'
+import { type Options, where } from '../../src/main.ts'
 import { type Cases, clientAt, equal, failure, newAccount, refusal } from './kit.ts'
 
 export const rows: Cases = {
@@ -31,6 +31,53 @@ export const rows: Cases = {
     equal(await marks.find(key), null)
   },
 
+  async 'a key that no address can hold is refused before anything is sent, and is no other row'(place) {
+    let sent = 0
+    const counting: NonNullable<Options['fetch']> = (url, init) => {
+      sent++
+      return fetch(url, init)
+    }
+    const folders = clientAt(place, { fetch: counting }).from('folders')
+    const odd = ['', '.', '..']
+    await folders.batch(odd.map((path) => folders.op.upsert({ path }, { onConflict: ['path'] })))
+    equal(sent, 1)
+    for (const path of odd)
+      for (const work of [
+        folders.get(path),
+        folders.find(path),
+        folders.update(path, { note: 'n' }),
+        folders.delete(path),
+        folders.history(path),
+      ]) {
+        const error = await failure(work)
+        if (!(error instanceof TypeError)) throw error
+        equal(/no address/.test(error.message), true)
+      }
+    equal(sent, 1)
+    for (const path of odd) equal((await folders.first({ filter: { path } }))?.path, path)
+    for (const path of ['...', '.a', '%2e', 'a/../b', './', ' ', 'a,b']) {
+      await folders.upsert({ path }, { onConflict: ['path'] })
+      equal((await folders.update(path, { note: path })).note, path)
+      equal((await folders.get(path)).note, path)
+    }
+    const [one, two] = await folders.batch([
+      folders.op.update('.', { note: '1' }),
+      folders.op.update('..', { note: '2' }),
+    ])
+    equal([one.note, two.note], ['1', '2'])
+  },
+
+  async 'columns may have the names that every object has'(place) {
+    const [teams, cars] = [clientAt(place).from('teams'), clientAt(place).from('cars')]
+    const id = Math.floor(Math.random() * 2 ** 30)
+    await teams.create({ id, constructor: 'Ferrari' })
+    await cars.create({ id, team_id: id, toString: 'a car' })
+    equal(await cars.count({ filter: { id, team: { constructor: 'Ferrari' } } }), 1)
+    equal(await cars.count({ filter: { id, team: { constructor: { ne: 'Ferrari' } } } }), 0)
+    equal(await teams.count({ filter: { id, cars: { toString: 'a car' } } }), 1)
+    equal((await teams.update(id, { constructor: null })).constructor, null)
+  },
+
   async 'no digit is lost, in either direction'(place) {
     const big = 9007199254740993n
     const notes = clientAt(place).from('notes')
@@ -43,6 +90,10 @@ export const rows: Cases = {
     equal([made.views, made.price, made.data], [big, '12345678901234567890.123456789', { id: big, small: 5 }])
     equal(await notes.get(made.id), made)
     equal((await notes.create({ title: 'n', views: 7, price: 12.5 })).price, 12.5)
+    const whole = await notes.create({ title: 'n', price: 12345678901234567890n })
+    equal(whole.price, 12345678901234567890n)
+    equal(await notes.count({ filter: { id: whole.id, price: { gt: 12345678901234567889n } } }), 1)
+    equal(await notes.aggregate({ filter: { id: whole.id }, avg: ['price'] }), [{ avg_price: 12345678901234567890n }])
     equal((await notes.first({ filter: where`id = ${made.id} AND views = ${big}` }))?.views, big)
     const asText = clientAt(place, { numbers: 'text' }).from('notes')
     equal((await asText.get(made.id)).views as unknown, String(big))

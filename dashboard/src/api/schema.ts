@@ -14,7 +14,8 @@ export type Column = {
   isVector: boolean
   jsonType: string
   enumValues?: string[]
-  isGenerated?: boolean
+  isGenerated: boolean
+  isIdentity: boolean
 }
 
 export type ForeignKey = {

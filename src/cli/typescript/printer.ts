@@ -13,8 +13,13 @@ type Direction = 'given' | 'returned'
 /** Numbers with more digits than a double has are `bigint` or text; PostgreSQL also reads them as text. */
 const EXACT: ReadonlyMap<string, Readonly<Record<Direction, string>>> = new Map([
   ['int64', { given: 'number | bigint | string', returned: 'number | bigint' }],
-  ['decimal', { given: 'number | string', returned: 'number | string' }],
+  ['decimal', { given: 'number | bigint | string', returned: 'number | bigint | string' }],
 ])
+
+/** Of every object, so that one without such a property has something of another type in its place. */
+const INHERITED: ReadonlySet<string> = new Set(
+  'constructor toString toLocaleString valueOf hasOwnProperty isPrototypeOf propertyIsEnumerable'.split(' '),
+)
 
 /** Prints JSON Schema as TypeScript. */
 export class Printer {
@@ -60,8 +65,10 @@ export class Printer {
     const inner = `${indent}  `
     const needed = new Set(required)
     const lines = Object.entries(properties).map(([name, type]) => {
-      const optional = needed.has(name) ? '' : '?'
-      return `${note(type.description, inner)}${inner}${key(name)}${optional}: ${this.#type(type, inner, direction)}`
+      const isOptional = !needed.has(name)
+      const inherited = isOptional && INHERITED.has(name) ? ` | Object[${text(name)}]` : ''
+      const shown = `${key(name)}${isOptional ? '?' : ''}: ${this.#type(type, inner, direction)}${inherited}`
+      return `${note(type.description, inner)}${inner}${shown}`
     })
     return lines.length === 0 ? 'Record<never, never>' : `{\n${lines.join('\n')}\n${indent}}`
   }

@@ -26,6 +26,14 @@ await api.call('POST /api/admin/sql', {
       create table tasks (
         post_id int not null references posts, author_id int references posts, n bigint, slug text unique, price numeric(6, 2),
         primary key (post_id, n), unique (slug, price));
+      create type address as (street text, number int);
+      create domain small as int check (value < 100);
+      create domain smaller as small;
+      create domain feeling as mood;
+      create domain row_of as int[];
+      create table lists (
+        id int primary key, addresses address[], smalls smaller[], feelings feeling[], rows row_of[], flags bool[], sizes numeric[],
+        texts varchar(5)[], total numeric, constructor text, "toString" int not null default 1);
       create view titles as select title from posts;
       create function add(a int, b int default 1) returns int language sql as 'select a + b';
       comment on function add is 'adds two numbers';
@@ -51,6 +59,20 @@ const args: Database['functions']['add']['Args'] = { a: 1 }
 const sum: Database['functions']['add']['Returns'] = 2
 const rows: Database['functions']['busiest']['Returns'] = [row]
 const odd: Database['tables']['odd/table {x}']['Row'] = { id: '' }
+type Lists = Database['tables']['lists']
+const lists: Lists['Row'] = {
+  id: 1, addresses: [{ street: 's', number: 1 }, null], smalls: [1, null], feelings: ['calm'], rows: [[1, 2]], flags: [true, null],
+  sizes: [1n, '1.5', 2], texts: ['a'], total: 12345678901234567890n, constructor: null, toString: 2 }
+const newLists: Lists['Insert'] = { id: 1, addresses: [{ street: 's' }], feelings: ['wild', null], total: 12345678901234567890n }
+const otherLists: Lists['Update'] = { constructor: 'a' }
+${REFUSED}: no such mood
+const wrongFeelings: Lists['Update'] = { feelings: ['sad'] }
+${REFUSED}: objects
+const wrongAddresses: Lists['Update'] = { addresses: ['(s,1)'] }
+${REFUSED}: numbers
+const wrongSmalls: Lists['Update'] = { smalls: ['1'] }
+${REFUSED}: a text
+const wrongConstructor: Lists['Update'] = { constructor: 1 }
 const view: Database['tables']['titles']['Row'] = { title: null }
 type Tasks = Database['tables']['tasks']
 const task: Tasks['Row'] = { post_id: 1, author_id: null, n: 9007199254740993n, slug: null, price: '0.1' }
@@ -87,7 +109,7 @@ ${REFUSED}: no unique key of these columns
 const notUnique: Tasks['Unique'] = 'price'
 ${REFUSED}: PostgreSQL makes the id
 const given: Posts['Insert'] = { title: 't', id: 1 }
-export const more = [task, newTask, taskKey, postKey, unique, list, author, back, expanded, feeling, pairs, numbers, nothing, noArgs, noKey, noUnique, noRelation, half, mistaken, wrongMoods, notUnique] as unknown[] & { no?: NoRelation }
+export const more = [task, newTask, taskKey, postKey, unique, list, author, back, expanded, feeling, pairs, numbers, nothing, noArgs, noKey, noUnique, noRelation, half, mistaken, wrongMoods, notUnique, lists, newLists, otherLists, wrongFeelings, wrongAddresses, wrongSmalls, wrongConstructor] as unknown[] & { no?: NoRelation }
 export const all = [row, made, changed, mood, args, sum, rows, odd, view, untitled, wrong, given]
 `
 

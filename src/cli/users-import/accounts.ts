@@ -125,11 +125,8 @@ async function meet(
     say('changed', what, 'has an account here, which keeps its password')
   } else {
     say('changed', what, 'had an unverified account here: what it had was ended')
-    await emptyAccount(client, local.id, keepsId ? null : hash, !keepsId && person.isVerified)
-    if (keepsId) {
-      await client.query('update svc.users set email = null, updated_at = now() where id = $1', [local.id])
-      return person
-    }
+    await emptyAccount(client, local.id, keepsId ? undefined : { hash, isVerified: person.isVerified })
+    if (keepsId) return person
     await client.query(
       `update svc.users set disabled_at = case when $2::boolean then now() else disabled_at end,
          metadata = $3::jsonb, app_metadata = $4::jsonb || app_metadata where id = $1`,

@@ -94,7 +94,7 @@ function jsonReader(): Reader {
   }
 }
 
-/** An empty cell is absent. */
+/** An empty cell is null. */
 function csvReader(given: readonly string[] | undefined): Reader {
   const csv = new CsvReader(MAX_RECORD)
   let header = given
@@ -107,8 +107,7 @@ function csvReader(given: readonly string[] | undefined): Reader {
       if (cells.length === 1 && cells[0] === null) return []
       const fields: Record<string, unknown> = Object.create(null)
       for (const [index, name] of header.entries()) {
-        const cell = cells[index]
-        if (name !== '' && cell !== null && cell !== undefined && cell !== '') fields[name] = cell
+        if (name !== '') fields[name] = cells[index] || null
       }
       return [fields]
     })

@@ -8,6 +8,7 @@ import {
 } from './hashes.ts'
 import {
   emailIn,
+  fieldIn,
   isTrue,
   keptId,
   type Loss,
@@ -81,6 +82,9 @@ function checked(format: Format, found: Found): Person | undefined {
 }
 
 const MAX_KEY = 255
+
+/** What `…_at` says; `null` as text is none. */
+const isMoment = (value: unknown): boolean => momentIn(String(value ?? '').trim()) !== null
 
 const hashed = (text: string): Credential | undefined => (text === '' ? undefined : credentialOf(text))
 
@@ -160,7 +164,7 @@ function auth0User(fields: UserFields): Found {
   return {
     id,
     email: textIn(fields, 'email', 'Email'),
-    isVerified: isTrue(fields['email_verified'] ?? fields['Email Verified']),
+    isVerified: isTrue(fieldIn(fields, 'email_verified', 'Email Verified')),
     phone: isTrue(fields['phone_verified']) ? textIn(fields, 'phone_number') : '',
     credential:
       Object.keys(custom).length > 0
@@ -188,6 +192,9 @@ function auth0User(fields: UserFields): Found {
   }
 }
 
+/** `confirmed_at` is the address alone only where there are none of these; since 2021 it is the earlier one of address and phone. */
+const SINCE_PHONES = ['email_confirmed_at', 'phone_confirmed_at', 'phone']
+
 /** Rows of `auth.users`, as JSON or CSV. */
 function supabaseUser(fields: UserFields): Found {
   const phone = textIn(fields, 'phone')
@@ -200,8 +207,10 @@ function supabaseUser(fields: UserFields): Found {
   return {
     id: textIn(fields, 'id'),
     email: textIn(fields, 'email'),
-    isVerified: textIn(fields, 'email_confirmed_at', 'confirmed_at') !== '',
-    phone: phone !== '' && textIn(fields, 'phone_confirmed_at') !== '' ? `+${phone.replace(/^\+/, '')}` : '',
+    isVerified: isMoment(
+      fields[SINCE_PHONES.some((name) => Object.hasOwn(fields, name)) ? 'email_confirmed_at' : 'confirmed_at'],
+    ),
+    phone: phone !== '' && isMoment(fields['phone_confirmed_at']) ? `+${phone.replace(/^\+/, '')}` : '',
     credential: hashed(textIn(fields, 'encrypted_password')),
     identities,
     metadata: objectIn(fields, 'raw_user_meta_data', 'user_metadata'),
@@ -251,13 +260,19 @@ const addressesIn = (fields: UserFields, name: string): string[] => {
 }
 
 function genericUser(fields: UserFields): Found {
-  const verified = fields['email_verified'] ?? fields['emailVerified'] ?? fields['verified']
-  const confirmed = textIn(fields, 'email_verified_at', 'email_confirmed_at')
-  const isPhoneProven = isTrue(fields['phone_verified'] ?? fields['phoneVerified'])
+  const proof = fieldIn(
+    fields,
+    'email_verified',
+    'emailVerified',
+    'email_verified_at',
+    'email_confirmed_at',
+    'verified',
+  )
+  const isPhoneProven = isTrue(fieldIn(fields, 'phone_verified', 'phoneVerified'))
   return {
     id: textIn(fields, 'id', 'user_id', 'uid'),
     email: textIn(fields, 'email'),
-    isVerified: isTrue(verified) || confirmed !== '',
+    isVerified: isTrue(proof) || isMoment(proof),
     phone: isPhoneProven ? textIn(fields, 'phone', 'phone_number', 'phoneNumber') : '',
     credential: hashed(textIn(fields, 'password_hash', 'passwordHash')),
     identities: listIn(fields, 'identities').map((one) => ({

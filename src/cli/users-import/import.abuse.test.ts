@@ -11,7 +11,13 @@ import { printPlan } from '../adopt/plan.ts'
 import { JsonRecords } from './json-records.ts'
 import { SeenTexts } from './seen.ts'
 
-const api = await startServer()
+const api = await startServer({
+  config: {
+    'auth.sms_enabled': true,
+    'auth.sms_allowed_countries': ['CH'],
+    'auth.sms_test_phone_numbers': Object.fromEntries([1, 2, 3, 4].map((at) => [`+4179000000${at}`, '424242'])),
+  },
+})
 const bring = importInto(api)
 const folder = mkdtempSync(join(tmpdir(), 'svc-users-'))
 atEnd(() => rmSync(folder, { recursive: true, force: true }))
@@ -73,6 +79,90 @@ test('hostile values are data: they arrive harmless, or are left out and listed'
   const lines: string[] = []
   printPlan(plan, (line) => lines.push(line))
   assert.ok(!/\p{Cc}/u.test(lines.join('').replaceAll('\n', '')), 'no control character reaches the terminal')
+})
+
+test('who proved another way to sign in has not proven the address: its owner, who comes later, shares no account with them', async () => {
+  const proven = '2024-01-01T00:00:00Z'
+  const stranger = (at: number, more: object = {}) => ({
+    id: `${at}2222222-2222-4222-8222-222222222222`,
+    email: `owner${at}@x.test`,
+    encrypted_password: hashSync('a password of the stranger', 4),
+    phone: `4179000000${at}`,
+    confirmed_at: proven,
+    identities: [{ provider: 'google', provider_id: `stranger${at}`, identity_data: { sub: `stranger${at}` } }],
+    ...more,
+  })
+  // A row as JSON; what the API of Supabase answers, which leaves out what is null; columns that somebody chose.
+  const users = [
+    stranger(1, { phone_confirmed_at: proven, email_confirmed_at: null }),
+    stranger(2, { phone_confirmed_at: proven }),
+    stranger(3),
+  ]
+  const { plan } = await bring(fileOf(JSON.stringify(users)), 'supabase', { apply: true })
+  assert.deepEqual(plan.done, { users: 3, joined: 0, before: 0 })
+  const header = 'id,email,encrypted_password,email_confirmed_at,phone,phone_confirmed_at,confirmed_at'
+  const line = ({ id, email, encrypted_password, phone }: ReturnType<typeof stranger>): string =>
+    [id, email, encrypted_password, '', phone, proven, proven].join()
+  await bring(fileOf(`${header}\n${line(stranger(4))}\n`, 'users.csv'), 'supabase', { apply: true })
+  assert.deepEqual(
+    await api.sql(`select email from svc.users where email like 'owner%' and email_verified_at is not null`),
+    [],
+  )
+
+  const owners = [1, 2, 3, 4].map((at) => ({
+    email: `owner${at}@x.test`,
+    email_verified: true,
+    password_hash: hashSync('my own password', 4),
+  }))
+  assert.deepEqual((await bring(fileOf(JSON.stringify(owners)), 'generic', { apply: true })).plan.done, {
+    ...{ users: 0, joined: 4, before: 0 },
+  })
+  for (const at of [1, 2, 3, 4]) {
+    const login = (password: string) =>
+      api.call('POST /api/auth/login', { json: { email: `owner${at}@x.test`, password } })
+    assert.equal((await login('a password of the stranger')).status, 401)
+    const { status, body } = await login('my own password')
+    assert.deepEqual([status, body.user.emailVerified, body.user.phone], [200, true, undefined])
+    const phone = `+4179000000${at}`
+    await api.call('POST /api/auth/sms', { json: { phone } })
+    const other = await api.call('POST /api/auth/sms/confirm', { json: { phone, code: '424242' } })
+    assert.deepEqual([other.status, other.body.user.email], [200, ''])
+  }
+  assert.equal((await api.sql(`select from svc.identities where subject like 'stranger%'`)).length, 0)
+})
+
+test('rows of a Supabase from before phone numbers say by confirmed_at that an address is proven', async () => {
+  const row = {
+    id: '72222222-2222-4222-8222-222222222222',
+    email: 'early@x.test',
+    confirmed_at: '2020-01-01T00:00:00Z',
+  }
+  await bring(fileOf(JSON.stringify([row])), 'supabase', { apply: true })
+  await bring(fileOf('id,email,confirmed_at\n,early2@x.test,\n', 'early.csv'), 'supabase', { apply: true })
+  assert.deepEqual(
+    await api.sql(`select email from svc.users where email like 'early%' and email_verified_at is not null`),
+    [{ email: 'early@x.test' }],
+  )
+})
+
+test('a generic record proves its address by the field that is about the address alone', async () => {
+  const users = [
+    { email: 'said1@x.test', email_verified: false, verified: true },
+    { email: 'said2@x.test', email_verified: null, email_verified_at: '2024-01-01' },
+    { email: 'said3@x.test', email_confirmed_at: null, verified: true },
+    { email: 'said4@x.test', email_verified: false, email_confirmed_at: '2024-01-01' },
+    { email: 'said5@x.test', emailVerified: true, verified: false },
+    { email: 'said6@x.test', email_verified_at: '2024-01-01' },
+    { email: 'said7@x.test', verified: 1 },
+    { phone: '+41790000011', phone_verified: null, phoneVerified: true },
+  ]
+  await bring(fileOf(JSON.stringify(users)), 'generic', { apply: true })
+  assert.deepEqual(
+    await api.sql(
+      `select email from svc.users where email like 'said%' and email_verified_at is not null or phone = '+41790000011' order by 1`,
+    ),
+    [5, 6, 7].map((at) => ({ email: `said${at}@x.test` })),
+  )
 })
 
 test('costs above the ceiling are refused when they are imported, and no sign-in pays for them', async () => {

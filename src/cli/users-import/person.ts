@@ -1,5 +1,6 @@
 import { isEmail, normaliseEmail } from '../../core/contact/email-address.ts'
 import { normalisePhone } from '../../core/contact/phone.ts'
+import { storableText } from '../../core/storable.ts'
 import type { Credential } from './hashes.ts'
 
 /** A user of a file, in our words. */
@@ -35,6 +36,15 @@ export function textIn(fields: UserFields, ...names: readonly string[]): string 
     if (typeof value === 'number') return String(value)
   }
   return ''
+}
+
+/**
+ * Of the first of the names that the record has, even where it holds nothing: a later name may speak of something else, so it
+ * does not stand in.
+ */
+export function fieldIn(fields: UserFields, ...names: readonly string[]): unknown {
+  const name = names.find((one) => Object.hasOwn(fields, one))
+  return name === undefined ? undefined : fields[name]
 }
 
 /** `true`, and what CSV and other exports write for it. */
@@ -79,6 +89,7 @@ export function phoneIn(given: string): string | null {
 
 /** Milliseconds or seconds since 1970, or a date as text; null for anything else. */
 export function momentIn(given: string): string | null {
+  if (/^\d{1,8}$/.test(given)) return null
   const number = /^\d{9,14}$/.test(given) ? Number(given) : undefined
   const date = number === undefined ? new Date(given) : new Date(number < 1e11 ? number * 1000 : number)
   const year = given === '' || Number.isNaN(date.getTime()) ? 0 : date.getUTCFullYear()
@@ -97,19 +108,15 @@ export function metadataJson(given: UserFields): string | undefined {
   return text !== undefined && Buffer.byteLength(text) <= MAX_METADATA ? text : undefined
 }
 
-/** PostgreSQL keeps neither zero bytes nor halves of characters. */
-const clean = (text: string): string => text.replaceAll('\0', '').replaceAll(LONE, '\ufffd')
-const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g
-
 function jsonOf(value: unknown, depth: number): string | undefined {
   if (depth > MAX_DEPTH) return undefined
-  if (typeof value === 'string') return JSON.stringify(clean(value))
+  if (typeof value === 'string') return JSON.stringify(storableText(value))
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
   const parts: string[] = []
   for (const [name, one] of Object.entries(value)) {
     const text = jsonOf(one, depth + 1)
     if (text === undefined) return undefined
-    parts.push(Array.isArray(value) ? text : `${JSON.stringify(clean(name))}:${text}`)
+    parts.push(Array.isArray(value) ? text : `${JSON.stringify(storableText(name))}:${text}`)
   }
   return Array.isArray(value) ? `[${parts.join()}]` : `{${parts.join()}}`
 }

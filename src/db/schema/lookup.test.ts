@@ -13,6 +13,7 @@ const column = (name: string, readers: readonly ('svc_anon' | 'svc_authenticated
   baseType: 'text',
   typeKind: 'b',
   isArray: false,
+  element: undefined,
   nullable: true,
   default: undefined,
   virtual: undefined,

@@ -5,7 +5,7 @@ import { isSpatial, toGeoJson } from './spatial-conversion.ts'
 import { columnsFor } from './viewer.ts'
 
 /** PostgreSQL writes it as text, also in the change log. */
-const isOid = ({ baseType }: Pick<JsonForm, 'baseType'>): boolean => baseType === 'oid' || baseType === '_oid'
+const isOid = (type: JsonForm): boolean => (type.element ?? type).baseType === 'oid'
 
 /** Whether our JSON of this type differs from PostgreSQL's. */
 export const isConverted = (type: JsonForm): boolean => isSpatial(type) || type.isVector || isOid(type)

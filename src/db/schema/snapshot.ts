@@ -90,6 +90,8 @@ export type ColumnType = {
   /** pg_type.typtype of the base type: b base, e enum, c composite, r range, m multirange. */
   readonly typeKind: string
   readonly isArray: boolean
+  /** Of an array: the base type of its elements, domains resolved. */
+  readonly element: ElementType | undefined
   /** text, varchar, char (or a domain over one): searched by full-text search. */
   readonly isText: boolean
   readonly isGeometry: boolean
@@ -104,10 +106,12 @@ export type ColumnType = {
   readonly enumValues: readonly string[] | undefined
 }
 
+export type ElementType = Pick<ColumnType, 'baseType' | 'typeKind' | 'isArray'>
+
 /** What decides the JSON form of a type. */
 export type JsonForm = Pick<
   Column,
-  'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType' | 'baseType' | 'isArray'
+  'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType' | 'baseType' | 'isArray' | 'element'
 >
 
 /** The type of a value that a function takes or returns. */

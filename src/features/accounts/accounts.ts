@@ -110,6 +110,7 @@ export function accountsOf(deps: AccountDeps) {
         await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
         for (const statement of [...deps.endAccess(userId), ...deps.dropAddedSince(userId, since)])
           await tx.run(statement)
+        await tx.run(q.endRevertsSince(userId, since))
         await tx.run(q.dropPassword(userId))
         await tx.run(mailLink('reset', email))
       })

@@ -77,6 +77,54 @@ test('the former address takes the account back: every session ends, and the pas
   assert.deepEqual(await api.sql(`select from svc.identities where subject = 'thief'`), [])
 })
 
+test('the former address takes the account back from every address it had since, not the other way round', async () => {
+  const { token, user } = await api.signUp('first@x.test')
+  for (const [from, to] of [
+    ['first@x.test', 'second@x.test'],
+    ['second@x.test', 'third@x.test'],
+  ] as const) {
+    await patch(token, { email: to })
+    assert.equal((await confirm(await tokenOf(to, 'email-change'))).status, 204, from)
+  }
+  await patch(token, { email: 'fourth@x.test' })
+  const [owners, thiefs] = [
+    await tokenOf('first@x.test', 'email-revert'),
+    await tokenOf('second@x.test', 'email-revert'),
+  ]
+  const waiting = await tokenOf('fourth@x.test', 'email-change')
+  assert.equal((await revert(owners)).status, 204)
+  const reset = await tokenOf('first@x.test', 'reset')
+  await api.call('POST /api/auth/password-reset/confirm', { json: { token: reset, password } })
+  assert.equal((await revert(thiefs)).status, 400)
+  assert.equal((await confirm(waiting)).status, 400)
+  const { body } = await login('first@x.test')
+  assert.deepEqual([body.user.id, body.user.email], [user.id, 'first@x.test'])
+})
+
+test('neither a reset nor a step back to a later address takes the link from the first one', async () => {
+  const { token } = await api.signUp('mine@x.test')
+  await patch(token, { email: 'theirs@x.test' })
+  await confirm(await tokenOf('theirs@x.test', 'email-change'))
+  await patch(token, { email: 'theirs-too@x.test' })
+  await confirm(await tokenOf('theirs-too@x.test', 'email-change'))
+  assert.equal((await revert(await tokenOf('theirs@x.test', 'email-revert'))).status, 204)
+  const reset = { token: await tokenOf('theirs@x.test', 'reset'), password }
+  assert.equal((await api.call('POST /api/auth/password-reset/confirm', { json: reset })).status, 204)
+  assert.equal((await revert(await tokenOf('mine@x.test', 'email-revert'))).status, 204)
+  assert.equal((await login('theirs@x.test')).status, 401)
+})
+
+test('whoever asks for links to an address does not keep the notice of a change from it', async () => {
+  const { token } = await api.signUp('flooded@x.test')
+  await patch(token, { email: 'flooder@x.test' })
+  const link = await tokenOf('flooder@x.test', 'email-change')
+  for (const _ of Array(10).keys()) {
+    await api.call('POST /api/auth/password-reset', { json: { email: 'flooded@x.test' } })
+  }
+  assert.equal((await confirm(link)).status, 204)
+  assert.equal((await revert(await tokenOf('flooded@x.test', 'email-revert'))).status, 204)
+})
+
 test('a password reset ends a change of address that was asked for', async () => {
   const { token } = await api.signUp('careful@x.test')
   await patch(token, { email: 'waiting@x.test' })

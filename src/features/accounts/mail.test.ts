@@ -226,6 +226,8 @@ test('whoever registered an address before its owner came is locked out', async 
       email,
       attacker.user.id,
     ])
+    // As an import brings who has proven a number elsewhere.
+    await api.sql(`update svc.users set phone = '+41790000001' where id = $1`, [attacker.user.id])
     await mail.token(email)
 
     if (proof === 'reset') {
@@ -245,6 +247,7 @@ test('whoever registered an address before its owner came is locked out', async 
     )
     assert.equal((await api.call('GET /api/auth/me', { as: key.body.key })).status, 401)
     assert.deepEqual(await api.sql('select 1 from svc.identities where subject = $1', [email]), [])
+    assert.deepEqual(await api.sql('select phone from svc.users where email = $1', [email]), [{ phone: null }])
   }
 })
 

@@ -16,5 +16,10 @@ export const setEmail = (id: string, email: string): Sql => sql`
   ), mailed as (delete from svc.mail_tokens where user_id = ${id}::uuid and purpose <> 'email_revert')
   select svc.revoke('user', ${id})`
 
+/** Links to addresses that the account had later: who takes it back to an earlier one says that the changes since were not theirs. */
+export const endRevertsSince = (id: string, since: string): Sql => sql`
+  delete from svc.mail_tokens where user_id = ${id}::uuid and purpose = 'email_revert'
+    and expires_at - interval '1 day' >= ${since}::timestamptz`
+
 export const dropPassword = (id: string): Sql =>
   sql`update svc.users set password_hash = null, updated_at = now() where id = ${id}::uuid`

@@ -1,6 +1,7 @@
 import { badRequest, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { parseMoment } from '../../core/moment.ts'
 import type { LogEntry } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
@@ -26,7 +27,9 @@ const CURSOR = /^[0-9a-f]{8}-\d{1,15}(,[0-9a-f]{8}-\d{1,15}){0,255}$/
 
 const query = {
   level: t.oneOf(['debug', 'info', 'warn', 'error'], { description: 'the least level' }),
-  find: t.string({ description: 'a text in the message or an attribute, in any case' }),
+  since: t.string({ description: 'a time (RFC 3339) or date: entries from then on' }),
+  search: t.string({ description: 'a text in the message or an attribute, in any case' }),
+  find: t.string({ description: 'the same as `search`' }),
   limit: t.integer({ description: 'the newest so many' }),
   after: t.string({ description: '`next` of an earlier answer: what came since' }),
   wait: t.integer({ description: 'with `after`: seconds to wait for an entry', maximum: LONGEST_WAIT }),
@@ -52,7 +55,8 @@ export function logRoutes({ logs, resolveToken }: LogsDeps): { routes: Route[]; 
     })
 
   async function read(call: Call): Promise<{ entries: LogEntry[]; next: string }> {
-    const { after, find = '', level } = call.query
+    const { after, find = '', search = find, since, level } = call.query
+    const from = since === undefined ? Number.NEGATIVE_INFINITY : parseMoment(since, 'since').at.getTime()
     const seen = cursorOf(after)
     const all = (await logs.entries()).flat()
     const next = new Map(seen)
@@ -61,13 +65,13 @@ export function logRoutes({ logs, resolveToken }: LogsDeps): { routes: Route[]; 
       next.set(tag, Math.max(number, next.get(tag) ?? 0))
     }
     const least = level === undefined ? 0 : LEVELS.indexOf(level.toUpperCase())
-    const wanted = find.toLowerCase()
+    const wanted = search.toLowerCase()
     const fits = (entry: LogEntry): boolean => {
       const [tag, number] = partsOf(entry.id)
       if (number <= (seen.get(tag) ?? -1) || LEVELS.indexOf(entry.level) < least) return false
       // Or following would follow itself.
       if (after !== undefined && entry.attrs?.['route'] === PATH && entry.level === 'INFO') return false
-      return wanted === '' || textOf(entry).includes(wanted)
+      return Date.parse(entry.time) >= from && (wanted === '' || textOf(entry).includes(wanted))
     }
     const { limit } = limitOf(call.query, { limit: logs.size, maxLimit: logs.size })
     const entries = all.filter(fits).sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0))

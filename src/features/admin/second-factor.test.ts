@@ -48,6 +48,22 @@ test('with an authenticator app a sign-in needs a code, which counts once; token
   assert.equal(items.find(({ email }: { email: string }) => email === 'ada@x.test').mfa, true)
 })
 
+test('a code may stand in groups, and one that was used is refused without being counted', async () => {
+  await add('flo', 'viewer')
+  const token = await tokenOf('flo')
+  const app = await enroll(token)
+  await app.steady()
+  const grouped = (code: string): string => ` ${code.slice(0, 3)} ${code.slice(3)}\n`
+  assert.equal((await confirm(token, grouped(app.code(-1)))).status, 204)
+  const code = app.code()
+  assert.equal((await login('flo', grouped(code))).status, 200)
+  for (let i = 0; i < 6; i++) {
+    const { status, body } = await login('flo', code)
+    assert.deepEqual([status, body.error, body.message], [401, 'invalid_code', 'TOTP code already used'])
+  }
+  assert.equal((await login('flo', app.code(1))).status, 200)
+})
+
 test('five wrong codes lock the codes of that administrator', async () => {
   const id = await add('eve', 'viewer')
   const token = await tokenOf('eve')

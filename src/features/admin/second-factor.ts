@@ -8,6 +8,7 @@ import type { SealedColumn } from '../../db/sealed.ts'
 import { sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { base32, newSecret, otpauthUri, stepAt, timeStep } from '../../identity/totp-code.ts'
+import { typedCode } from '../../identity/typed-code.ts'
 import * as q from './second-factor-sql.ts'
 
 const MAX_WRONG_CODES = 5
@@ -35,13 +36,15 @@ export const createCodeCheck =
       throw new AppError('too_many_attempts', 'too many wrong codes', { headers })
     }
     const secret = secretOf(box, factor)
-    const step = timeStep(secret, code, stepAt(factor.epoch))
-    if (step !== undefined && step > factor.lastStep) {
-      await tx.run(q.spendAdminStep(factor.id, step))
-      return undefined
+    const step = timeStep(secret, typedCode(code), stepAt(factor.epoch))
+    if (step === undefined) {
+      await tx.run(q.countWrongAdminCode(factor.id, MAX_WRONG_CODES, LOCK_SECONDS))
+      return unauthorized('invalid TOTP code', 'invalid_code')
     }
-    await tx.run(q.countWrongAdminCode(factor.id, MAX_WRONG_CODES, LOCK_SECONDS))
-    return unauthorized('invalid TOTP code', 'invalid_code')
+    // A used code is not a guess, so it is not counted as a failure.
+    if (step <= factor.lastStep) return unauthorized('TOTP code already used', 'invalid_code')
+    await tx.run(q.spendAdminStep(factor.id, step))
+    return undefined
   }
 
 function secretOf(box: SecretBox, { id, secret }: q.AdminFactor): Buffer {

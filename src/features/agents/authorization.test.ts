@@ -310,6 +310,20 @@ test('programs in use: schemes of their own, any port on localhost, no state', a
   }
 })
 
+test('the name of a program that registers itself shows what it is', async () => {
+  const register = (client_name: string) =>
+    api.call('POST /api/auth/clients', { json: { redirect_uris: ['http://localhost/cb'], client_name } })
+  for (const name of ['a\u202eb', 'a\ud800', 'a\nb', 'a\u200bb', 'a\u2028b']) {
+    const { status, body, text } = await register(name)
+    assert.deepEqual(
+      [status, body.error, text.includes(name)],
+      [400, 'invalid_client_metadata', false],
+      JSON.stringify(name),
+    )
+  }
+  assert.deepEqual((await register(' Löwe 🦁 (beta)\n')).body.client_name, 'Löwe 🦁 (beta)')
+})
+
 test('switched off, none of it is there', async () => {
   for (const line of [
     'POST /api/mcp',

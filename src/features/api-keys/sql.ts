@@ -57,10 +57,10 @@ export const forgetRevokedKeys = (userId: string, keep: number): Sql => sql`
 
 export const appExists = (appId: string): Sql => sql`select from svc.apps where id = ${appId}::uuid for key share`
 
-/** Locked, so that the organisation cannot go before the key is there. */
+/** Locked, the organisation first, so that neither it nor the membership can go before the key is there. */
 export const membershipExists = (orgId: string, userId: string): Sql => sql`
   select from svc.members m join svc.organizations o on o.id = m.org_id
-  where m.org_id = ${orgId}::uuid and m.user_id = ${userId}::uuid for key share of o`
+  where m.org_id = ${orgId}::uuid and m.user_id = ${userId}::uuid for key share of o, m`
 
 /** Returns a row if the key was revoked by this call; the same transaction notifies all processes. */
 export const revokeKey = (id: string, owner: string | null): Sql => sql`

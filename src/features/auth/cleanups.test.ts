@@ -27,6 +27,23 @@ test('cleanups remove what is over and nothing else', async () => {
   for (const { token } of [kept, used]) assert.equal((await api.call('GET /api/auth/me', { as: token })).status, 200)
 })
 
+test('an anonymous account with an identity elsewhere or a live key is not abandoned', async () => {
+  const accounts = []
+  for (const _ of [1, 2, 3]) accounts.push((await api.call('POST /api/auth/anonymous')).body)
+  const ids = accounts.map(({ user }) => user.id)
+  const key = { userId: ids[1], name: 'k' }
+  assert.equal((await api.call('POST /api/admin/api-keys', { as: 'admin', json: key })).status, 201)
+  const gone = { userId: ids[2], name: 'gone' }
+  const { id } = (await api.call('POST /api/admin/api-keys', { as: 'admin', json: gone })).body.apiKey
+  assert.equal((await api.call(`DELETE /api/admin/api-keys/${id}`, { as: 'admin' })).status, 204)
+  await api.sql(`insert into svc.identities (provider, subject, user_id) values ('https://x.test', 'a', $1)`, [ids[0]])
+  await api.sql(`update svc.users set created_at = now() - interval '8 days' where id = any($1)`, [ids])
+  await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = any($1)`, [ids])
+  assert.equal(await api.app.cleanups['anonymous_account_cleanup']?.(), 1)
+  const left = await api.sql('select id from svc.users where id = any($1)', [ids])
+  assert.deepEqual(left.map((row) => row.id).sort(), ids.slice(0, 2).sort())
+})
+
 test('a cleanup that somebody queues is run once, by whichever server', async () => {
   const old = (await api.call('POST /api/auth/anonymous')).body
   await api.sql(`update svc.users set created_at = now() - interval '8 days' where id = $1`, [old.user.id])

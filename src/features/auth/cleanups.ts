@@ -46,7 +46,7 @@ export const sweepExpired = ({ db, expired, observe }: Deps & { observe: Observe
 export const createCleanups = ({ db, expired, anonymousRetentionDays }: Deps & { anonymousRetentionDays: number }) => ({
   expired_auth_cleanup: () => sweepAll(db, ...expired.map(removing)),
   stale_session_cleanup: () => sweepAll(db, removing(expiredSessions)),
-  /** Abandoned anonymous accounts; one with a live session is in use, however old. */
+  /** Abandoned anonymous accounts; one with a live session or key, or an identity elsewhere, is in use, however old. */
   anonymous_account_cleanup: () =>
     db.run(
       SYSTEM,
@@ -55,6 +55,9 @@ export const createCleanups = ({ db, expired, anonymousRetentionDays }: Deps & {
         delete from svc.users u
         where is_anonymous and created_at < now() - make_interval(days => ${anonymousRetentionDays}::int)
           and not exists (select from svc.sessions s where s.user_id = u.id and s.expires_at > now())
+          and not exists (select from svc.identities i where i.user_id = u.id)
+          and not exists (select from svc.api_keys k
+            where k.user_id = u.id and k.revoked_at is null and coalesce(k.expires_at > now(), true))
         returning id
       )
       select svc.revoke('user', id::text) from gone`,

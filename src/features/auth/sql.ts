@@ -55,8 +55,9 @@ export const parkSession = (
   on conflict (session_id) do update
   set id = excluded.id, amr = excluded.amr, expires_at = excluded.expires_at, used_at = null, created_at = now()`
 
+/** The organisation is the active one while the user is a member. */
 const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr,
-  'org', s.org_id)::text`
+  'org', (select m.org_id from svc.members m where m.org_id = s.org_id and m.user_id = s.user_id))::text`
 
 export const currentSession = (sessionId: string): Sql =>
   sql`select ${sessionJson} from svc.sessions s join svc.users u on u.id = s.user_id where s.id = ${sessionId}::uuid`

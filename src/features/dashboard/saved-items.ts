@@ -1,6 +1,7 @@
 import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { ADMIN_ROLES, type AdminRole, type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { isStorableJson } from '../../core/storable.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Feature } from '../../http/feature.ts'
@@ -161,10 +162,9 @@ function nameOf(given: string): string {
   return name
 }
 
-/** NUL is no character of PostgreSQL's JSON. */
 function contentOf(content: object): string {
   const text = JSON.stringify(content)
   if (text.length > MAX_CONTENT) throw badRequest(`a saved item must not exceed ${MAX_CONTENT} characters`)
-  if (/(?<!\\)(?:\\\\)*\\u0000/.test(text)) throw badRequest('a saved item must not contain NUL')
+  if (!isStorableJson(text)) throw badRequest('a saved item must not contain NUL or half a surrogate pair')
   return text
 }

@@ -26,7 +26,22 @@ test('a value in href or src is a safe address or #', () => {
   for (const x of ['https://x.test/?a=b', 'http://x.test', 'mailto:a@x.test', 'tel:+49', '/path', '?q=a:b', 'page']) {
     assert.equal(render('<a href="{{x}}">', { x }), `<a href="${x}">`)
   }
+  const x = 'javascript:alert(1)'
+  for (const before of [
+    '<a title="a > b" href="',
+    `<img alt='>' src="`,
+    '<a/href="',
+    '<a title="x"href="',
+    '<a href = \n"',
+    '<!-- a="> --><a href="',
+    '<style>a { content: \'<a b="\' }</style><a href="',
+  ])
+    assert.equal(render(`${before}{{x}}">`, { x }), `${before}#">`)
+  assert.equal(render('<a title="href=" alt="{{x}}">', { x }), `<a title="href=" alt="${x}">`)
   assert.equal(render('<a href="https://x.test/{{x}}">', { x: 'a:b' }), '<a href="https://x.test/a:b">')
+  // Nothing becomes an attribute of its own.
+  assert.equal(render('<p title={{x}}>', { x: 'a onclick=b' }), '<p title=a&#32;onclick&#61;b>')
+  assert.equal(render('<p {{x}}>', { x: 'onclick=b' }), '<p #>')
   assert.equal(render('<p>href="x" {{x}}</p>', { x: 'note: this' }), '<p>href="x" note: this</p>')
 })
 

@@ -13,11 +13,12 @@ import type { Templates } from './templates.ts'
 import type { MailTransport } from './transport.ts'
 
 const KIND = 'mail'
-/** To one address and of one sort, so that links which strangers ask for do not use up codes and notices. */
+/** To one address and of one sort, so that links which strangers ask for do not use up codes and notices, nor a thief the way back. */
 const MAILS_PER_HOUR = 10
 const SORTS: ReadonlyMap<string, string> = new Map([
   ['auth.mfa_code', 'code'],
   ['auth.security_notice', 'notice'],
+  ['auth.email_changed', 'change of address'],
 ])
 /** Links in mails expire after an hour at most, so longer retries are useless. */
 const RETRY_DELAYS = [5, 15, 60, 300, 900, 1800]

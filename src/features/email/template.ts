@@ -1,4 +1,5 @@
 import { badRequest } from '../../core/errors.ts'
+import { HtmlPlace } from './html-place.ts'
 
 const KEY = /^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+$/
 const MAX_KEY = 200
@@ -32,19 +33,12 @@ export function renderTemplate(source: TemplateSource, variables: TemplateVariab
   return {
     // A line break would end the header (RFC 5322, section 2.2).
     subject: fill(parse(source.subject), variables, (value) => value).replace(/[\r\n\u2028\u2029]/g, ''),
-    html: fill(parse(source.html), variables, (value, tag, after) => {
-      if (tag.length > MAX_TAG) return '#'
-      const address = ADDRESS_BEGUN.exec(tag)?.[1]
-      const isSafe = address === undefined || isSafeAddress(address + value + (/^[^"'\s>]*/.exec(after)?.[0] ?? ''))
-      return isSafe ? escapeValue(value) : '#'
-    }),
+    html: fillHtml(parse(source.html), variables),
   }
 }
 
-/** Looking for an address takes time in step with the tag, for each value in it: what stands further inside is not looked at, and is `#`. */
-const MAX_TAG = 2_048
-/** Matches text that ends inside a link attribute; group 1 is the address so far. */
-const ADDRESS_BEGUN = /<[^<>]*\s(?:href|src)\s*=\s*["']?([^"'>]*)$/i
+/** An address that is longer before a value in it renders the value as `#`. */
+const MAX_ADDRESS = 2_048
 const SCHEME = /^([a-z][a-z0-9+.-]*):/i
 const SAFE_SCHEMES = new Set(['http', 'https', 'mailto', 'tel'])
 
@@ -61,6 +55,10 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '"': '&quot;',
   "'": '&#39;',
 }
+
+/** White space would end an attribute without quotes. */
+const escapeUnquoted = (text: string): string =>
+  escapeValue(text).replace(/[\s=`]/g, (char) => `&#${char.charCodeAt(0)};`)
 
 export const escapeValue = (text: string): string => text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '')
 
@@ -83,28 +81,34 @@ function parse(text: string): Template {
   return { texts, names }
 }
 
-/** `tag` is the text before the value that may be inside a tag. */
-type Encode = (value: string, tag: string, after: string) => string
+type Encode = (value: string, before: string, after: string) => string
 
+/** `before` is what was added since the value before. */
 function fill({ texts, names }: Template, variables: TemplateVariables, encode: Encode): string {
   let out = texts[0] ?? ''
-  let tag = tagAfter('', out)
+  let before = out
   for (const [i, name] of names.entries()) {
     const after = texts[i + 1] ?? ''
-    const added = encode(textFor(variables, name), tag, after) + after
-    out += added
-    tag = tagAfter(tag, added)
+    const added = encode(textFor(variables, name), before, after)
+    before = added + after
+    out += before
     if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit', 'invalid_template')
   }
   return out
 }
 
-/** What follows the last `>`, from the first `<` in it; as much of it as is looked at. */
-function tagAfter(tag: string, added: string): string {
-  const end = added.lastIndexOf('>')
-  const open = (end < 0 ? tag : '') + added.slice(end + 1)
-  const from = open.indexOf('<')
-  return from < 0 ? '' : open.slice(from, from + MAX_TAG + 1)
+function fillHtml(template: Template, variables: TemplateVariables): string {
+  const place = new HtmlPlace()
+  return fill(template, variables, (value, before, after) => {
+    place.read(before)
+    if (place.isInMarkup) return '#'
+    const { address } = place
+    if (address !== undefined) {
+      const whole = address + value + (/^[^"'\s>]*/.exec(after)?.[0] ?? '')
+      if (address.length > MAX_ADDRESS || !isSafeAddress(whole)) return '#'
+    }
+    return place.isUnquoted ? escapeUnquoted(value) : escapeValue(value)
+  })
 }
 
 function textFor(variables: TemplateVariables, name: string): string {

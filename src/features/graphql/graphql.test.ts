@@ -326,6 +326,26 @@ test('introspection describes what can be asked', async () => {
   )
 })
 
+test('elements of arrays have the types that they are answered with', async () => {
+  await api.sql(`create type place as (x int, y int); create domain small as int; create domain three as int[];
+    create table boxes (id int primary key, places place[], smalls small[], threes three[], moods mood[], flags bool[])`)
+  const typesOf = async (): Promise<Record<string, string>> => {
+    const { __type } = await data('{ __type(name: "boxes") { fields { name type { ofType { name } } } } }')
+    const fields: { name: string; type: { ofType: { name: string } | null } }[] = __type?.fields ?? []
+    return Object.fromEntries(fields.map(({ name, type }) => [name, type.ofType?.name ?? '']))
+  }
+  await eventually(async () => {
+    const { id: _key, _cursor, ...types } = await typesOf()
+    assert.deepEqual(types, { places: 'JSON', smalls: 'Int', threes: 'JSON', moods: 'String', flags: 'Boolean' })
+  })
+  const row = { places: [{ x: 1, y: null }, null], smalls: [1], threes: [[1, 2]], moods: ['calm'], flags: [true, null] }
+  const made = await data(
+    'mutation ($rows: [boxes_insert_input!]!) { insert_boxes(objects: $rows) { returning { places smalls threes moods flags } } }',
+    { as: ana.token, variables: { rows: [{ id: 1, ...row, threes: ['{1,2}'] }] } },
+  )
+  assert.deepEqual(made, { insert_boxes: { returning: [row] } })
+})
+
 test('a table made a moment ago is found, and one that changed is asked again', async () => {
   await api.sql('create table fresh (id int primary key)')
   assert.deepEqual(await data('{ fresh { id } }'), { fresh: [] })

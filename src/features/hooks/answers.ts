@@ -1,3 +1,4 @@
+import { isStorableJson } from '../../core/storable.ts'
 import type { AccountData, ExtraClaims } from '../../identity/hooks.ts'
 import { OWN_CLAIMS } from '../../identity/hooks.ts'
 import { metadataText } from '../../identity/metadata.ts'
@@ -22,11 +23,8 @@ function requireKnown(answer: HookAnswer, known: readonly string[]): void {
   if (unknown !== undefined) throw new Error(`the answer has an unknown member: ${unknown.slice(0, 64)}`)
 }
 
-/** NUL and halves of surrogate pairs, as JSON.stringify writes them; jsonb takes neither. */
-const UNSTORABLE = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/
-
 function storable(text: string): string {
-  if (UNSTORABLE.test(text)) throw new Error('the answer has a character that PostgreSQL cannot store')
+  if (!isStorableJson(text)) throw new Error('the answer has a character that PostgreSQL cannot store')
   return text
 }
 

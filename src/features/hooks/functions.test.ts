@@ -152,6 +152,7 @@ test('a sign-up at a provider and with the token of another issuer passes it too
       .setIssuer(elsewhere.url)
       .setAudience('app')
       .setSubject(sub)
+      .setIssuedAt()
       .setExpirationTime('1h')
       .sign(pair.privateKey)
   const me = async (sub: string, email: string) => api.call('GET /api/auth/me', { as: await tokenOf(sub, email) })
@@ -159,6 +160,14 @@ test('a sign-up at a provider and with the token of another issuer passes it too
   assert.deepEqual([stranger.status, stranger.body.message], [403, 'no accounts for evil.test'])
   assert.deepEqual((await me('t2', 't2@x.test')).body.metadata, { how: 'issuer' })
   assert.equal(await count(`svc.identities where subject in ('p1', 't1')`), 0)
+
+  const { token } = (await api.call('POST /api/auth/anonymous')).body
+  const link = async (sub: string, email: string) =>
+    api.call('POST /api/auth/identities', { as: token, json: { token: await tokenOf(sub, email) } })
+  assert.equal((await link('t3', 't3@evil.test')).body.error, 'hook_refused')
+  assert.equal((await api.call('GET /api/auth/me', { as: token })).body.is_anonymous, true)
+  assert.equal((await link('t4', 't4@x.test')).status, 204)
+  assert.deepEqual((await api.call('GET /api/auth/me', { as: token })).body.metadata, { how: 'issuer' })
 })
 
 test('what an operator makes, and administrators themselves, pass no hook', async () => {

@@ -98,6 +98,7 @@ test('claims cannot break out of their place', async () => {
     { sub, email: 'a\0b' },
     { sub, org: 'no uuid' },
     { sub, x: '\0' },
+    { sub, x: '\ud800' },
     { sub, x: 'y'.repeat(10_000) },
     { sub, aal: 'aal3' },
   ]) {

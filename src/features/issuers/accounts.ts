@@ -1,25 +1,22 @@
 import { randomUUID } from 'node:crypto'
-import { AppError } from '../../core/errors.ts'
-import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { invalidToken } from '../../identity/errors.ts'
 import type { AccountData, BeforeSignUp } from '../../identity/hooks.ts'
-import { requireOwnFactor } from '../../identity/second-factor.ts'
-import { lockCaller } from '../../identity/users.ts'
-import { type ForeignIdentity, idOfForeigner, type ReadForeignToken } from './issuers.ts'
+import { type ForeignIdentity, idOfForeigner, keyIdOf, type ReadForeignToken } from './issuers.ts'
 
 export type Foreigner = Extract<Identity, { kind: 'key' }>
 
-type Account = { id: string; email: string; is_disabled: boolean }
+/** `is_closed`: the account is disabled, or the identity has ended. */
+type Account = { id: string; email: string; is_closed: boolean }
 
 const accountOf = ({ issuer, subject }: ForeignIdentity): Sql => sql`
-  select u.id::text, coalesce(u.email, '') as email, u.disabled_at is not null as is_disabled
+  select u.id::text, coalesce(u.email, '') as email, u.disabled_at is not null or i.ended_at is not null as is_closed
   from svc.identities i join svc.users u on u.id = i.user_id where i.provider = ${issuer} and i.subject = ${subject}`
 
 /** Of two first requests at once, one makes the account. */
-const oneAtATime = ({ issuer, subject }: ForeignIdentity): Sql =>
-  sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify([issuer, subject])}, 0))`
+const oneAtATime = (foreign: ForeignIdentity): Sql =>
+  sql`select pg_advisory_xact_lock(hashtextextended(${keyIdOf(foreign)}, 0))`
 
 /** A new account never joins another one by its address: one that is taken is left out. */
 const provision = ({ issuer, subject, email }: ForeignIdentity, data: AccountData): Sql => sql`
@@ -54,12 +51,12 @@ export function createForeigners(deps: { db: Db; read: ReadForeignToken; beforeS
       const foreign = await read(token, nowMs)
       if (!foreign) return undefined
       const account = await accountFor(foreign)
-      if (account?.is_disabled || (!account && foreign.provision)) return undefined
-      const { issuer, subject, aal, claims, expiresAt } = foreign
+      if (account?.is_closed || (!account && foreign.provision)) return undefined
+      const { aal, claims, expiresAt } = foreign
       return {
         kind: 'key',
         via: 'issuer',
-        keyId: JSON.stringify([issuer, subject]),
+        keyId: keyIdOf(foreign),
         userId: account?.id ?? idOfForeigner(foreign),
         email: account ? account.email : foreign.email,
         grant: { scope: '*', tables: [], files: { read: true, write: true }, appId: null },
@@ -67,22 +64,6 @@ export function createForeigners(deps: { db: Db; read: ReadForeignToken; beforeS
         claims,
         expiresAt,
       }
-    },
-
-    /** To the account of the caller's own session; nothing else joins the two. */
-    async link(user: UserIdentity, token: string, nowMs: number): Promise<void> {
-      const foreign = await read(token, nowMs)
-      if (!foreign) throw invalidToken()
-      const { issuer, subject } = foreign
-      await db.tx(SYSTEM, async (tx) => {
-        await lockCaller(tx, user)
-        await requireOwnFactor(tx, user)
-        const linked = await tx.run(sql`
-          insert into svc.identities (provider, subject, user_id) values (${issuer}, ${subject}, ${user.id}::uuid)
-          on conflict (provider, subject) do update set user_id = excluded.user_id
-          where svc.identities.user_id = excluded.user_id`)
-        if (linked === 0) throw new AppError('conflict', 'identity is linked to another account')
-      })
     },
   }
 }

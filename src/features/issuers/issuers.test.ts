@@ -3,6 +3,7 @@ import { createPublicKey } from 'node:crypto'
 import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
 import * as jose from 'jose'
+import { mailbox } from '../../../test/fakes/mailbox.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 import { idOfForeigner } from './issuers.ts'
 
@@ -32,6 +33,7 @@ before(async () => {
   published.push(first)
   api = await startServer({
     config: {
+      'auth.anonymous_auth_enabled': true,
       'auth.issuers': [
         { issuer, audience: ['app'], claims: { role: 'https://x.test/role' }, acr_aal2: ['mfa'], max_token_age: '1h' },
       ],
@@ -103,6 +105,127 @@ test('an own session links it, once', async () => {
   assert.ok([401, 403].includes((await link(token, { token: await tokenOf({ sub: 'other' }) })).status))
 })
 
+test('an address is read as everywhere: a look-alike letter makes another one', async () => {
+  const email = '\u212Aim@x.test'
+  const { body } = await whoami(await tokenOf({ sub: 'kelvin', email, email_verified: true }))
+  assert.equal(body.claims.email, email)
+  assert.equal(
+    (await whoami(await tokenOf({ sub: 'kim', email: ' KIM@x.test', email_verified: true }))).body.claims.email,
+    'kim@x.test',
+  )
+})
+
+test('claims that cannot be stored are left out, and numbers keep their digits', async () => {
+  for (const x of ['\ud800', 'a\0b']) {
+    const { status, body } = await whoami(await tokenOf({ sub: 'odd', x }))
+    assert.deepEqual([status, body.claims.x, body.claims.iss], [200, undefined, issuer])
+  }
+  const claims = { sub: 'odd', x: '\\u0000 \\ud800', tenant: 'digits' }
+  const raw = JSON.stringify({ iss: issuer, aud: 'app', iat: 0, exp: 9_999_999_999, ...claims })
+    .replace('"iat":0', `"iat":${Math.floor(Date.now() / 1000)}`)
+    .replace('"digits"', '1234567890199659641')
+  const as = await new jose.CompactSign(Buffer.from(raw))
+    .setProtectedHeader({ alg: first.alg, kid: first.kid })
+    .sign(first.privateKey)
+  const { body } = await whoami(as)
+  assert.deepEqual([body.claims.x, body.claims.tenant], [claims.x, '1234567890199659641'])
+})
+
+const link = (as: string, token: string) => api.call('POST /api/auth/identities', { as, json: { token } })
+const listed = async (as: string) => (await api.call('GET /api/auth/identities', { as })).body
+const resetOf = async (email: string, count = 1) => {
+  await api.call('POST /api/auth/password-reset', { json: { email } })
+  const token = await mailbox(api).token(email, count, '/auth/reset')
+  const json = { token, password: 'the next long password' }
+  assert.equal((await api.call('POST /api/auth/password-reset/confirm', { json })).status, 204)
+  return (await api.call('POST /api/auth/login', { json: { email, password: json.password } })).body.token as string
+}
+
+test('the owner hears of a link, sees it and removes it, which holds at once', async () => {
+  const [ida, jan] = [await api.signUp('ida@x.test'), await api.signUp('jan@x.test')]
+  const token = await tokenOf({ sub: 'ida' })
+  for (const _ of [1, 2]) assert.equal((await link(ida.token, token)).status, 204)
+  const notices = () =>
+    mailbox(api)
+      .mails('ida@x.test')
+      .filter(({ subject }) => subject === 'Security notice')
+  await eventually(() => assert.ok(notices()[0]?.text.includes(issuer)))
+  assert.equal(notices().length, 1, 'the second time nothing changed')
+  const [one, ...others] = await listed(ida.token)
+  assert.deepEqual([one.provider, one.subject, one.ended_at, others], [issuer, 'ida', undefined, []])
+  assert.equal((await whoami(token)).body.uid, ida.user.id)
+  const remove = (as: string, id: string) => api.call(`DELETE /api/auth/identities/${id}`, { as })
+  assert.equal((await remove(jan.token, one.id)).status, 404)
+  assert.equal((await remove(token, one.id)).status, 403)
+  assert.equal((await remove(ida.token, 'x')).status, 404)
+  assert.equal((await remove(ida.token, one.id)).status, 204)
+  assert.notEqual((await whoami(token)).body.uid, ida.user.id)
+  assert.deepEqual(await listed(ida.token), [])
+  await eventually(() => assert.equal(notices().length, 2))
+})
+
+test('who has a second factor links and removes with it, and the last way to sign in stays', async () => {
+  const { user, token } = await api.signUp('kay@x.test')
+  assert.equal((await link(token, await tokenOf({ sub: 'kay' }))).status, 204)
+  const [{ id }] = await listed(token)
+  const remove = () => api.call(`DELETE /api/auth/identities/${id}`, { as: token })
+  await api.sql(
+    `insert into svc.mfa_factors (id, user_id, method, confirmed_at) values (gen_random_uuid(), $1, 'email', now())`,
+    [user.id],
+  )
+  assert.equal((await remove()).body.error, 'insufficient_aal')
+  await api.sql(`delete from svc.mfa_factors where user_id = $1`, [user.id])
+  await api.sql(`update svc.users set email = null where id = $1`, [user.id])
+  const last = await remove()
+  assert.deepEqual([last.status, last.body.error], [403, 'last_credential'])
+})
+
+test('a reset, and a password of the operator’s, end what sessions linked, until one links it again', async () => {
+  const { user, token } = await api.signUp('lea@x.test')
+  // The first proof of an address leaves nothing of what was there before.
+  await api.sql('update svc.users set email_verified_at = now() where id = $1', [user.id])
+  const thiefs = await tokenOf({ sub: 'thief of lea' })
+  assert.equal((await link(token, thiefs)).status, 204)
+  assert.equal((await whoami(thiefs)).body.uid, user.id)
+  const own = await resetOf('lea@x.test')
+  assert.equal((await whoami(thiefs)).status, 401)
+  assert.equal((await whoami(await tokenOf({ sub: 'thief of lea', jti: 'fresh' }))).status, 401)
+  assert.match((await listed(own))[0].ended_at, /Z$/)
+  const ofOwner = await tokenOf({ sub: 'lea' })
+  assert.equal((await link(own, ofOwner)).status, 204)
+  assert.equal((await whoami(ofOwner)).body.uid, user.id)
+  const json = { password: 'of the operator' }
+  assert.equal((await api.call(`POST /api/admin/users/${user.id}/password`, { as: 'admin', json })).status, 204)
+  assert.equal((await whoami(ofOwner)).status, 401)
+  const again = (await api.call('POST /api/auth/login', { json: { email: 'lea@x.test', ...json } })).body.token
+  assert.equal((await link(again, ofOwner)).status, 204)
+  assert.equal((await whoami(ofOwner)).body.uid, user.id)
+  const mia = await api.signUp('mia@x.test')
+  assert.equal((await link(mia.token, thiefs)).status, 204, 'an ended one is free for others')
+  assert.equal((await link(mia.token, ofOwner)).status, 409)
+})
+
+test('an account made at first sight keeps its identity through a reset', async () => {
+  const as = await tokenOf({ sub: 'nia', email: 'nia@x.test', email_verified: true })
+  const { uid } = (await whoami(as)).body
+  const token = await resetOf('nia@x.test')
+  assert.equal((await api.call('GET /api/auth/me', { as: token })).body.id, uid)
+  assert.equal((await whoami(as)).body.uid, uid)
+})
+
+test('an anonymous account that links an identity is one no longer, and is kept', async () => {
+  const before = (await api.call('POST /api/auth/anonymous')).body
+  const as = await tokenOf({ sub: 'oda', email: 'Oda@x.test', email_verified: true })
+  assert.equal((await link(before.token, as)).status, 204)
+  const { id, email, emailVerified, is_anonymous } = (await api.call('GET /api/auth/me', { as: before.token })).body
+  assert.deepEqual([id, email, emailVerified, is_anonymous], [before.user.id, 'oda@x.test', true, false])
+  assert.equal((await whoami(as)).body.uid, before.user.id)
+  const taken = (await api.call('POST /api/auth/anonymous')).body
+  assert.equal((await link(taken.token, await tokenOf({ sub: 'pia', email, email_verified: true }))).status, 204)
+  const { user } = (await api.call('POST /api/auth/refresh', { json: { refreshToken: taken.refreshToken } })).body
+  assert.deepEqual([user.id, user.email, user.is_anonymous], [taken.user.id, '', false])
+})
+
 test('two first requests at once make one account', async () => {
   const tokens = await Promise.all(Array.from({ length: 8 }, (_, i) => tokenOf({ sub: 'gus', jti: `${i}` })))
   const ids = await Promise.all(tokens.map(async (as) => (await whoami(as)).body.uid))
@@ -130,10 +253,14 @@ test('what is not exactly good is refused', async () => {
     'no audience': await tokenOf({ aud: undefined }),
     'another issuer': await tokenOf({ iss: `${issuer}/` }),
     'no end': await tokenOf({ exp: undefined }),
+    'no beginning': await tokenOf({ iat: undefined }),
+    'made in a minute': await tokenOf({}, { age: -60 }),
+    'a beginning that is no number': await tokenOf({ iat: '0' }),
     expired: await tokenOf({ exp: 1 }),
     'too old': await tokenOf({}, { age: 3700 }),
     'no subject': await tokenOf({ sub: undefined }),
     'a subject that is no text': await tokenOf({ sub: 7 }),
+    'a subject that cannot be stored': await tokenOf({ sub: '\ud800' }),
   }
   for (const [what, as] of Object.entries(bad)) assert.equal((await whoami(as)).status, 401, what)
 })

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { JWTPayload } from 'jose'
-import { isEmail } from '../../core/contact/email-address.ts'
+import { isEmail, normaliseEmail } from '../../core/contact/email-address.ts'
+import { parseKeepingDigits } from '../../core/json-digits.ts'
+import { isStorableJson, isStorableText } from '../../core/storable.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { IssuerKeys } from './keys.ts'
 
@@ -61,11 +63,13 @@ export function createIssuers(configured: readonly IssuerConfig[], outgoing: Out
           audience: [...config.audience],
           algorithms: [...config.algorithms],
           requiredClaims: ['exp', 'iss', 'aud'],
+          // Requires `iat` too, and that it has passed.
+          maxTokenAge: config.max_token_age,
           clockTolerance: CLOCK_SECONDS,
           currentDate: new Date(nowMs),
         },
       )
-      return identityOf(payload, config, nowMs / 1000)
+      return identityOf(payload, claimsIn(token), config, nowMs / 1000)
     } catch {
       // Whatever is wrong with a stranger's token, it is no token.
       return undefined
@@ -73,57 +77,64 @@ export function createIssuers(configured: readonly IssuerConfig[], outgoing: Out
   }
 }
 
-/** As the token says, before it is believed. */
-function issuerOf(token: string): string | undefined {
+type Claims = Readonly<Record<string, unknown>>
+
+/** As the token says, before it is believed; numbers that a double does not hold are texts of their digits. */
+function claimsIn(token: string): Claims {
   const [, payload = '', , ...more] = token.split('.')
-  if (more.length > 0) return undefined
+  if (more.length > 0) return {}
+  return Object(parseKeepingDigits(Buffer.from(payload, 'base64url').toString('utf8'))) as Claims
+}
+
+function issuerOf(token: string): string | undefined {
   try {
-    const { iss } = Object(JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'))) as { iss?: unknown }
+    const { iss } = claimsIn(token)
     return typeof iss === 'string' ? iss : undefined
   } catch {
     return undefined
   }
 }
 
-function identityOf(payload: JWTPayload, config: IssuerConfig, now: number): ForeignIdentity | undefined {
+function identityOf(payload: JWTPayload, told: Claims, config: IssuerConfig, now: number): ForeignIdentity | undefined {
   const { id = 'sub', email: addressClaim = 'email' } = config.claims
   const subject = payload[id]
-  if (typeof subject !== 'string' || subject === '' || subject.length > MAX_SUBJECT || subject.includes('\0')) {
+  if (typeof subject !== 'string' || subject === '' || subject.length > MAX_SUBJECT || !isStorableText(subject)) {
     return undefined
   }
-  const expiresAt = Math.min(payload.exp ?? 0, (payload.iat ?? now) + config.max_token_age)
+  const expiresAt = Math.min(payload.exp ?? 0, (payload.iat ?? 0) + config.max_token_age)
   if (expiresAt <= now) return undefined
   const address = payload[addressClaim]
-  const isVerified = payload['email_verified'] === true && typeof address === 'string' && isEmail(address)
+  const email = typeof address === 'string' ? normaliseEmail(address) : ''
   return {
     issuer: config.issuer,
     subject,
-    email: isVerified ? address.toLowerCase() : '',
+    email: payload['email_verified'] === true && isEmail(email) ? email : '',
     aal: config.acr_aal2.includes(String(payload['acr'] ?? '')) ? 'aal2' : 'aal1',
-    claims: claimsOf(payload, config),
+    claims: claimsOf(told, config),
     expiresAt,
     provision: config.provision,
   }
 }
 
 /** `role` is where the operator says, and data like the rest: it chooses no role of the database. */
-function claimsOf(payload: JWTPayload, { claims: { role } }: IssuerConfig): string {
-  const given = role === undefined ? payload : { ...payload, role: payload[role] }
+function claimsOf(told: Claims, { claims: { role } }: IssuerConfig): string {
+  const given = role === undefined ? told : { ...told, role: told[role] }
   const kept = Object.fromEntries(Object.entries(given).filter(([name]) => !OURS.has(name)))
   const text = JSON.stringify(kept)
-  const { iss, aud } = payload
-  return Buffer.byteLength(text) <= MAX_CLAIMS && !text.includes('\\u0000') ? text : JSON.stringify({ iss, aud })
+  const { iss, aud } = told
+  return Buffer.byteLength(text) <= MAX_CLAIMS && isStorableJson(text) ? text : JSON.stringify({ iss, aud })
 }
+
+/** By which revocations name the bearers of an identity. */
+export const keyIdOf = ({ issuer, subject }: Pick<ForeignIdentity, 'issuer' | 'subject'>): string =>
+  JSON.stringify([issuer, subject])
 
 /** The namespace of URLs, RFC 9562, 6.6. */
 const URL_NAMESPACE = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex')
 
 /** The id of a person without an account here: a UUID, version 5, of issuer and subject. */
 export function idOfForeigner({ issuer, subject }: Pick<ForeignIdentity, 'issuer' | 'subject'>): string {
-  const hash = createHash('sha1')
-    .update(URL_NAMESPACE)
-    .update(JSON.stringify([issuer, subject]))
-    .digest()
+  const hash = createHash('sha1').update(URL_NAMESPACE).update(keyIdOf({ issuer, subject })).digest()
   hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x50
   hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80
   return hash.toString('hex', 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5')

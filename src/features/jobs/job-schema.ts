@@ -13,7 +13,7 @@ export const job = t.object({
   leaseUntil: t.optional(t.time()),
   workerId: t.optional(t.string()),
   lastRunAt: t.optional(t.time()),
-  lastError: t.optional(t.string()),
+  lastError: t.nullable(t.string()),
   idempotencyKey: t.optional(t.string()),
   scheduleId: t.optional(t.uuid()),
   progress: t.optional(t.number({ description: '0 to 1' })),

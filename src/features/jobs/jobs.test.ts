@@ -97,7 +97,7 @@ test('fifty retries of one failed job queue it once', async () => {
   const good = answers.filter(({ status }) => status === 200)
   assert.equal(good.length, 1)
   const { state, attempts, lastError } = good[0]?.body ?? {}
-  assert.deepEqual({ state, attempts, lastError }, { state: 'queued', attempts: 0, lastError: undefined })
+  assert.deepEqual({ state, attempts, lastError }, { state: 'queued', attempts: 0, lastError: null })
   for (const { status, body } of answers) if (status !== 200) assert.equal(body.message, 'job is not failed')
   assert.equal((await become(id, 'completed')).attempts, 1)
   const late = await api.call(`POST /api/admin/jobs/${id}/retry`, asAdmin)
@@ -114,7 +114,7 @@ test('jobs are listed newest first, by state and type', async () => {
   assert.equal(one.body.count, 1)
   const stats = await api.call('GET /api/admin/jobs/stats', asAdmin)
   assert.ok(stats.body.failed >= 1 && stats.body.completed >= 1)
-  assert.equal(stats.body.oldestQueuedAgeSec, undefined)
+  assert.equal(stats.body.oldestQueuedAgeSec, 0)
   await create({ type: 'change_log_trim', runAt: '2099-01-01T00:00:00Z' })
   assert.ok((await api.call('GET /api/admin/jobs/stats', asAdmin)).body.oldestQueuedAgeSec >= 0)
   await eventually(async () =>
@@ -169,6 +169,8 @@ test('with jobs switched off every endpoint says so, and nothing runs', async ()
     `DELETE /api/admin/schedules/${id}`,
     `POST /api/admin/schedules/${id}/enable`,
     `POST /api/admin/schedules/${id}/run`,
+    'GET /api/admin/jobs/no-id',
+    'PUT /api/admin/schedules/no-id',
   ] as const) {
     const { status, body } = await off.call(line, asAdmin)
     assert.deepEqual([status, body.message], [503, 'job queue is not enabled'], line)

@@ -54,7 +54,7 @@ const counts = t.object({
   completed: t.integer(),
   failed: t.integer(),
   canceled: t.integer(),
-  oldestQueuedAgeSec: t.optional(t.number()),
+  oldestQueuedAgeSec: t.number({ description: '0 when nothing is queued' }),
 })
 
 export type Jobs = Feature & {

@@ -61,7 +61,7 @@ test('whatever a handler throws is the reason of the failure, and harms nobody e
   const [broken, odd, late, unknown] = await Promise.all(
     ['throws', 'rejects', 'rejectsLate', 'nobody'].map((type) => queued(type)),
   )
-  const ends = async (id: string | undefined, state: string, lastError?: string) =>
+  const ends = async (id: string | undefined, state: string, lastError: string | null = null) =>
     eventually(async () => {
       const job = await read(id ?? '')
       assert.deepEqual([job.state, job.lastError], [state, lastError])

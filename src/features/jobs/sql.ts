@@ -11,12 +11,12 @@ const JOB = sql`json_strip_nulls(json_build_object('id', j.id, 'type', j.type,
     'state', case when ${IS_QUEUED} then 'queued' else j.state end,
     'attempts', j.attempts, 'maxAttempts', j.max_attempts, 'runAt', ${rfc3339(sql`j.planned_at`)},
     'leaseUntil', ${rfc3339(sql`j.lease_until`)}, 'workerId', j.worker, 'lastRunAt', ${rfc3339(sql`j.last_run_at`)},
-    'lastError', j.last_error, 'idempotencyKey', j.idempotency_key, 'scheduleId', j.schedule_id,
+    'idempotencyKey', j.idempotency_key, 'scheduleId', j.schedule_id,
     'progress', j.progress, 'log', nullif(j.log, '{}'),
     'completedAt', case when j.state = 'completed' then ${rfc3339(sql`j.finished_at`)} end,
     'canceledAt', case when j.state = 'canceled' then ${rfc3339(sql`j.finished_at`)} end,
     'createdAt', ${rfc3339(sql`j.created_at`)}, 'updatedAt', ${rfc3339(sql`j.updated_at`)}))::jsonb
-  || jsonb_build_object('payload', j.payload)`
+  || jsonb_build_object('payload', j.payload, 'lastError', j.last_error)`
 
 export type NewJob = {
   type: string
@@ -71,10 +71,10 @@ export const countJobs: Sql = sql`
     select count(*) as jobs, count(*) filter (where j.state = 'failed') as failed from svc.jobs j
     where j.state in ('failed', 'canceled')
   )
-  select json_strip_nulls(json_build_object(
+  select json_build_object(
     'queued', queued.jobs, 'running', (select count(*) from svc.jobs j where ${IS_RUNNING}),
     'completed', ended.jobs - in_vain.jobs, 'failed', in_vain.failed, 'canceled', in_vain.jobs - in_vain.failed,
-    'oldestQueuedAgeSec', extract(epoch from now() - queued.oldest)))::text
+    'oldestQueuedAgeSec', coalesce(extract(epoch from now() - queued.oldest), 0))::text
   from queued, ended, in_vain`
 
 /** {exists, job}: whether the job exists, and its new record if its state allowed the change. */

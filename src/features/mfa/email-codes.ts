@@ -2,7 +2,7 @@ import { AppError, unauthorized } from '../../core/errors.ts'
 import type { Tx } from '../../db/db.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { tooManyFailures, tooManyMessages } from '../../identity/errors.ts'
-import type { CodeChannel } from './sent-codes.ts'
+import type { CodeChannel, CodePurpose } from './sent-codes.ts'
 import * as q from './sql.ts'
 
 const SECONDS = 600
@@ -30,11 +30,11 @@ export function emailChannel(deps: Pick<IdentityDeps, 'queueMail' | 'wakeMail'>)
   }
 }
 
-/** One limit for enrolments and sign-ins, against flooded mailboxes and many guessable codes. */
-async function spendMessage(tx: Tx, userId: string): Promise<void> {
-  const [full] = await tx.rows<{ seconds: number }>(q.mailWait(userId, MAX_MAILS, SECONDS))
+/** Against flooded mailboxes and many guessable codes. */
+async function spendMessage(tx: Tx, userId: string, purpose: CodePurpose): Promise<void> {
+  const [full] = await tx.rows<{ seconds: number }>(q.mailWait(userId, purpose, MAX_MAILS, SECONDS))
   if (full && full.seconds > 0) {
     throw tooManyMessages(full.seconds)
   }
-  await tx.run(q.countMail(userId, SECONDS))
+  await tx.run(q.countMail(userId, purpose, SECONDS))
 }

@@ -9,6 +9,7 @@ import { type EndsSessions, enrollerOf, type Verification } from '../../identity
 import { deviceOf, type StepUp } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import type { SmsCodeConfig } from '../../identity/sms-code.ts'
+import { typedCode } from '../../identity/typed-code.ts'
 import { createBackupCodeKey } from './backup-code-key.ts'
 import { backupCodeRoutes, createBackupCodes } from './backup-codes.ts'
 import { emailChannel } from './email-codes.ts'
@@ -33,8 +34,6 @@ export type MfaDeps = Pick<IdentityDeps, Needed> &
     box: SecretBox
   }
 
-/** Authenticator apps show codes in groups, so spaces are removed. */
-const digits = (code: string): string => code.replace(/\s/g, '')
 const code = t.object({ code: t.string() })
 const phone = t.object({ phone: t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' }) })
 const challenge = t.object({ challenge_id: t.string() })
@@ -81,7 +80,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
       body: code,
       answers: { 200: message },
       handle: async ({ who, body }) => {
-        await codes.confirm(enrollerOf(who), digits(body.code))
+        await codes.confirm(enrollerOf(who), typedCode(body.code))
         return json(200, { message: `${MFA_METHODS[method].name} MFA enrolled` })
       },
     }),
@@ -104,7 +103,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
       answers: { 200: signedIn },
       handle: async (call) => {
         const { challenge_id, code } = call.body
-        return json(200, await codes.verify(pendingOf(call.who), challenge_id, digits(code), deviceOf(call)))
+        return json(200, await codes.verify(pendingOf(call.who), challenge_id, typedCode(code), deviceOf(call)))
       },
     }),
   ]

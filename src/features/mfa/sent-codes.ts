@@ -11,6 +11,8 @@ import { openChallenge, requireFactor } from './challenges.ts'
 import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
 
+export type CodePurpose = 'challenge' | 'enrolment'
+
 /** The differences between codes by mail and codes by SMS. */
 export type CodeChannel = {
   method: 'email' | 'sms'
@@ -23,8 +25,8 @@ export type CodeChannel = {
   /** A statement that sends it; `wake` follows the commit. */
   message(to: string, code: string): Sql
   wake(): void
-  /** Counts a message, or throws if the limit is reached. */
-  spendMessage(tx: Tx, userId: string): Promise<void>
+  /** Counts a message, or throws if the limit of its purpose is reached. */
+  spendMessage(tx: Tx, userId: string, purpose: CodePurpose): Promise<void>
   /** A statement that records what a right code proves besides the factor. */
   proves?(userId: string): Sql
   failures: {
@@ -51,8 +53,8 @@ export function createSentCodes(
     hmacSha256(deps.codeKey, `${challengeId} ${code}`).toString('hex')
 
   /** Resolves to the id of the challenge. */
-  async function send(tx: Tx, userId: string, factorId: string, to: string): Promise<string> {
-    await channel.spendMessage(tx, userId)
+  async function send(tx: Tx, userId: string, purpose: CodePurpose, factorId: string, to: string): Promise<string> {
+    await channel.spendMessage(tx, userId, purpose)
     const [id, fixed] = [randomUUID(), channel.fixedCode(to)]
     const code = fixed ?? randomDigits(digits)
     await tx.run(q.insertChallenge({ id, factorId, codeHash: hashOf(id, code), seconds: channel.seconds }))
@@ -83,7 +85,7 @@ export function createSentCodes(
       await enrolment.start(user, method, { id, phone }, (tx, { email }) => {
         const to = phone ?? email
         if (to === '') throw badRequest('account has no email address')
-        return send(tx, user.id, id, to)
+        return send(tx, user.id, 'enrolment', id, to)
       })
       channel.wake()
     },
@@ -101,7 +103,7 @@ export function createSentCodes(
     async challenge(userId: string): Promise<string> {
       const id = await verification.prepare(userId, async (tx) => {
         const factor = await requireFactor(tx, userId, method)
-        return send(tx, userId, factor.id, factor.address)
+        return send(tx, userId, 'challenge', factor.id, factor.address)
       })
       channel.wake()
       return id

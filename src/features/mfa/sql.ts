@@ -114,7 +114,8 @@ export const verifyAddress = (userId: string): Sql => sql`
 const since = (times: Sql, seconds: number): Sql =>
   sql`array(select at from unnest(${times}) at where at > now() - make_interval(secs => ${seconds}::float8) order by at)`
 
-const secondsUntil = (time: Sql): Sql => sql`ceil(extract(epoch from ${time} - now()))::int`
+/** Not of the transaction: it may have waited for one that began later. */
+const secondsUntil = (time: Sql): Sql => sql`ceil(extract(epoch from ${time} - clock_timestamp()))::int`
 
 /** Positive while locked. */
 export const lockedSeconds = (userId: string): Sql =>
@@ -134,15 +135,17 @@ export const countFactorFailure = (
 export const clearFactorFailures = (userId: string): Sql =>
   sql`update svc.mfa_limits set failures = '{}', locked_until = null where user_id = ${userId}::uuid`
 
+const MAILS = { challenge: sql`mails`, enrolment: sql`enrolment_mails` }
+
 /** Positive while `max` mails were sent within the last `seconds`. */
-export const mailWait = (userId: string, max: number, seconds: number): Sql => sql`
+export const mailWait = (userId: string, purpose: keyof typeof MAILS, max: number, seconds: number): Sql => sql`
   select ${secondsUntil(sql`at + make_interval(secs => ${seconds}::float8)`)} as seconds
-  from svc.mfa_limits, unnest(mails) at where user_id = ${userId}::uuid
+  from svc.mfa_limits, unnest(${MAILS[purpose]}) at where user_id = ${userId}::uuid
   order by at desc offset ${max - 1} limit 1`
 
-export const countMail = (userId: string, seconds: number): Sql => sql`
-  insert into svc.mfa_limits as l (user_id, mails) values (${userId}::uuid, array[clock_timestamp()])
-  on conflict (user_id) do update set mails = ${since(sql`l.mails`, seconds)} || clock_timestamp()`
+export const countMail = (userId: string, purpose: keyof typeof MAILS, seconds: number): Sql => sql`
+  insert into svc.mfa_limits as l (user_id, ${MAILS[purpose]}) values (${userId}::uuid, array[clock_timestamp()])
+  on conflict (user_id) do update set ${MAILS[purpose]} = ${since(sql`l.${MAILS[purpose]}`, seconds)} || clock_timestamp()`
 
 // Backup codes
 
@@ -175,6 +178,6 @@ export const expiredOfMfa = [
   {
     table: sql`svc.mfa_limits`,
     isOver: sql`coalesce(locked_until, now()) <= now()
-      and not exists (select from unnest(failures || mails) at where at > now() - interval '1 hour')`,
+      and not exists (select from unnest(failures || mails || enrolment_mails) at where at > now() - interval '1 hour')`,
   },
 ]

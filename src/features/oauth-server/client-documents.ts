@@ -1,5 +1,6 @@
 import type { AppError } from '../../core/errors.ts'
 import { ON_BEHALF } from '../../core/identity.ts'
+import { hasUnprintable } from '../../core/unprintable.ts'
 import type { Db } from '../../db/db.ts'
 import { type Outgoing, OutgoingError } from '../../http/out/outgoing.ts'
 import { isRegistrable } from './authorize-checks.ts'
@@ -86,14 +87,17 @@ function clientOfDocument(url: string, body: string): { name: string; redirectUr
 
 /** Name and redirect URIs as strangers give them. */
 export function strangerOf(given: Readonly<Record<string, unknown>>): { name: string; redirectUris: string[] } {
-  const { redirect_uris: uris, client_name: name = '' } = given
-  if (typeof name !== 'string' || name.length > MAX_NAME || name.includes('\0')) {
-    throw refuse('invalid_client_metadata', `client_name must be a string of at most ${MAX_NAME} characters`)
+  const { redirect_uris: uris, client_name = '' } = given
+  const name = typeof client_name === 'string' ? client_name.trim() : undefined
+  // It stands on the consent page.
+  if (name === undefined || name.length > MAX_NAME || hasUnprintable(name)) {
+    const words = `client_name must be at most ${MAX_NAME} characters, without control characters`
+    throw refuse('invalid_client_metadata', words)
   }
   if (!Array.isArray(uris) || uris.length === 0 || uris.length > MAX_URIS) {
     throw refuse('invalid_redirect_uri', `redirect_uris must be an array of 1 to ${MAX_URIS}`)
   }
   const wrong = uris.find((uri) => typeof uri !== 'string' || !isRegistrable(uri, 'public'))
   if (wrong !== undefined) throw refuse('invalid_redirect_uri', `invalid redirect URI: ${String(wrong).slice(0, 200)}`)
-  return { name: name.trim(), redirectUris: [...new Set(uris as string[])] }
+  return { name, redirectUris: [...new Set(uris as string[])] }
 }

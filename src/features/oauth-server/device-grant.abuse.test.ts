@@ -2,10 +2,18 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decodeJwt } from 'jose'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../test/fakes/mailbox.ts'
 import { oauthApplication } from '../../../test/fakes/oauth-application.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 
-const api = await startServer({ config: { 'auth.oauth_provider.enabled': true, 'auth.totp_enabled': true } })
+const api = await startServer({
+  config: {
+    'auth.oauth_provider.enabled': true,
+    'auth.totp_enabled': true,
+    'auth.magic_link_enabled': true,
+  },
+})
+const mail = mailbox(api)
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
 await api.sql('create table notes (id int primary key)')
 const app = await oauthApplication(api, ana.user.id)
@@ -77,6 +85,67 @@ test('denied, expired, withdrawn and foreign codes give nothing', async () => {
   const json = { name: 'Lion Tracker', redirectUris: ['https://app.x.test/cb'], scopes: ['readonly'] }
   await api.call(`PUT /api/admin/oauth/clients/${app.clientId}`, { as: 'admin', json })
   assert.deepEqual(told(await poll(device_code)), [400, 'invalid_grant'])
+})
+
+test('what ends the access of an account ends the codes that it approved', async () => {
+  const password = 'long enough password'
+  const next = 'another long password'
+  const ends: [string, (address: string, token: string) => Promise<{ status: number }>][] = [
+    [
+      'a reset',
+      async (email) => {
+        await api.call('POST /api/auth/password-reset', { json: { email } })
+        const token = await mail.token(email, 1, '/auth/reset')
+        return api.call('POST /api/auth/password-reset/confirm', { json: { token, password: next } })
+      },
+    ],
+    [
+      'a changed password',
+      (_, as) =>
+        api.call('POST /api/auth/password-change', { as, json: { current_password: password, password: next } }),
+    ],
+    [
+      'the first proof of the address',
+      async (email) => {
+        await api.call('POST /api/auth/magic-link', { json: { email } })
+        const token = await mail.token(email, 1, '/auth/magic-link')
+        return api.call('POST /api/auth/magic-link/confirm', { json: { token } })
+      },
+    ],
+    [
+      'the end of the grant of the same client',
+      async (_, as) => {
+        await app.granted(as, { scope: 'readonly' })
+        const [{ id }] = (await api.call('GET /api/auth/grants', { as })).body
+        return api.call(`DELETE /api/auth/grants/${id}`, { as })
+      },
+    ],
+  ]
+  for (const [i, [what, end]] of ends.entries()) {
+    const email = `ended${i}@x.test`
+    const { token } = await api.signUp(email, password)
+    const { device_code, user_code } = await begin()
+    assert.equal((await decide(user_code, 'approve', token)).status, 204)
+    assert.ok((await end(email, token)).status < 300, what)
+    assert.deepEqual(told(await poll(device_code)), [400, 'invalid_grant'], what)
+  }
+})
+
+test('a disabled account gets no tokens for what it granted, until it is enabled', async () => {
+  const { user, token } = await api.signUp('disabled@x.test')
+  const scope = 'openid email offline_access readonly'
+  const { access, refresh } = await app.granted(token, { scope })
+  const code = await app.approve(token, { scope })
+  const { device_code, user_code } = await begin()
+  assert.equal((await decide(user_code, 'approve', token)).status, 204)
+  assert.equal((await api.call(`POST /api/admin/users/${user.id}/disable`, { as: 'admin' })).status, 204)
+  assert.deepEqual(told(await app.refresh(refresh)), [400, 'invalid_grant'])
+  assert.deepEqual(told(await app.redeem(code)), [400, 'invalid_grant'])
+  assert.deepEqual(told(await poll(device_code)), [400, 'invalid_grant'])
+  const info = () => api.call('GET /api/oauth/userinfo', { as: access })
+  assert.equal((await info()).status, 401)
+  assert.equal((await api.call(`POST /api/admin/users/${user.id}/enable`, { as: 'admin' })).status, 204)
+  assert.deepEqual([(await info()).status, (await app.refresh(refresh)).status], [200, 200])
 })
 
 test('who has a second factor approves with it, and only people decide', async () => {

@@ -184,13 +184,14 @@ export class Grants {
     const hash = sha256(required(form, 'device_code'))
     // Kept although the poll is refused.
     const refusal: { error?: OAuthError } = {}
-    const { tokens, ended } = await this.#inExchange(client, userOfDevice(hash), async (tx, rights) => {
+    const { tokens, ended } = await this.#inExchange(client, userOfDevice(hash), async (tx, rights, isOwnerLocked) => {
       const [found] = await tx.rows<DeviceCode>(lockDeviceCode(hash))
       if (!found || found.client !== client.id || found.isUsed) throw invalidGrant('unknown or used device code')
       if (found.isExpired) throw refuse('expired_token', 'the device code has expired')
       if (found.decision === 'deny') throw refuse('access_denied', 'the user denied the request')
       const { userId, scope, tables, signIn } = found
-      if (found.decision === null || userId === null) {
+      // Decided after this poll looked for the account: what ends its access would not wait for these tokens.
+      if (found.decision === null || userId === null || !isOwnerLocked) {
         await tx.run(countPoll(hash, found.isEarly))
         refusal.error = found.isEarly
           ? refuse('slow_down', 'wait five seconds longer between two polls')
@@ -267,13 +268,13 @@ export class Grants {
   #inExchange(
     client: Client,
     user: Sql | undefined,
-    work: (tx: Tx, rights: ClientRights) => Promise<Exchanged>,
+    work: (tx: Tx, rights: ClientRights, isOwnerLocked: boolean) => Promise<Exchanged>,
   ): Promise<Exchanged> {
     return this.#deps.db.tx(ON_BEHALF, async (tx) => {
-      if (user) await tx.run(lockOwner(user))
+      const isOwnerLocked = user !== undefined && (await tx.run(lockOwner(user))) > 0
       const rights = await tx.fly(lockClient(client.id))
       if (rights === null) throw invalidClient()
-      return work(tx, JSON.parse(rights) as ClientRights)
+      return work(tx, JSON.parse(rights) as ClientRights, isOwnerLocked)
     })
   }
 
@@ -286,8 +287,10 @@ export class Grants {
     const { id: grantId, client, scope, by } = issue
     await tx.run(q.countGrant(client.id, by === 'code'))
     const { access_token_duration, refresh_token_duration } = this.#deps.config
+    const [state] = await tx.rows<q.GrantState>(q.grantState(grantId))
+    if (state?.isDisabled) throw invalidGrant('the account is disabled')
     // No token outlives the end that the user chose.
-    const left = Number((await tx.fly(q.secondsLeft(grantId))) ?? Number.POSITIVE_INFINITY)
+    const left = state?.seconds ?? Number.POSITIVE_INFINITY
     if (left < 1) throw invalidGrant('the access has ended')
     const seconds = Math.min(access_token_duration, left)
     const refreshSeconds = Math.min(refresh_token_duration, left)

@@ -119,9 +119,12 @@ export const keepLogin = (sessionId: string, client: string, userId: string): Sq
   where s.id = ${sessionId}::uuid and s.user_id = ${userId}::uuid
   on conflict (session_id, client) do update set created_at = now()`
 
-/** Seconds until the user's chosen end of a grant; null where there is none. */
-export const secondsLeft = (grantId: string): Sql =>
-  sql`select floor(extract(epoch from until - now()))::text from svc.oauth_grants where id = ${grantId}::uuid`
+/** `seconds`: until the user's chosen end of the grant; null where there is none. */
+export type GrantState = { seconds: number | null; isDisabled: boolean }
+
+export const grantState = (grantId: string): Sql => sql`
+  select floor(extract(epoch from g.until - now()))::float8 as seconds, u.disabled_at is not null as "isDisabled"
+  from svc.oauth_grants g left join svc.users u on u.id = g.user_id where g.id = ${grantId}::uuid`
 
 export const countGrant = (client: string, isCodeGrant: boolean): Sql => sql`
   update svc.oauth_clients set last_token_issued_at = now(), total_grants = total_grants + ${isCodeGrant ? 1 : 0}::int
@@ -159,7 +162,8 @@ export const endGrant = (id: string): Sql => endGrants(sql`g.id = ${id}::uuid`)
 
 const forgetClients = (userId: string, client: Sql): Sql => sql`
   with consents as (delete from svc.oauth_consents where user_id = ${userId}::uuid and ${client}),
-  codes as (delete from svc.oauth_codes where user_id = ${userId}::uuid and ${client})`
+  codes as (delete from svc.oauth_codes where user_id = ${userId}::uuid and ${client}),
+  devices as (delete from svc.oauth_device_codes where user_id = ${userId}::uuid and ${client})`
 
 export const endGrantsOf = (userId: string): Sql =>
   sql`${forgetClients(userId, sql`true`)} ${endGrants(sql`g.user_id = ${userId}::uuid`)}`

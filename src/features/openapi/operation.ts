@@ -57,6 +57,7 @@ const EITHER: readonly object[] = [{}, ...BEARER]
 const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
   none: NO_SECURITY,
   lenient: EITHER,
+  'anonymous-user': EITHER,
   optional: EITHER,
   user: BEARER,
   mfa: BEARER,

@@ -1,5 +1,5 @@
 import * as t from '../../core/json-type.ts'
-import type { Column, ValueType } from '../../db/schema/snapshot.ts'
+import type { Column, ElementType, ValueType } from '../../db/schema/snapshot.ts'
 
 /** PostgreSQL's types as JSON shows them (docs/api.md, "Types"), by pg_type.typname. What is not named is text. */
 const byName: ReadonlyMap<string, t.JsonSchema> = new Map(
@@ -19,8 +19,6 @@ const byName: ReadonlyMap<string, t.JsonSchema> = new Map(
     date: t.string({ format: 'date' }),
     geometry: t.record(t.any(), { description: 'GeoJSON' }),
     geography: t.record(t.any(), { description: 'GeoJSON' }),
-    vector: t.array(t.number()),
-    halfvec: t.array(t.number()),
     record: t.row,
   }),
 )
@@ -30,17 +28,24 @@ const listOf = (item: t.JsonSchema): t.JsonSchema => t.array(t.nullable(item))
 
 const named = (name: string): t.JsonSchema => byName.get(name) ?? t.string()
 
-type Described = Pick<ValueType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'enumValues' | 'isVector'>
+type Described = Pick<ValueType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'element' | 'enumValues' | 'isVector'>
 /** The reference to an enum, by a value of its type. */
 export type EnumRef = (value: Pick<Described, 'type' | 'enumValues'>) => t.JsonSchema
 
 /** Arguments may be given as text wherever PostgreSQL reads one. */
 export function valueType(value: Described, enumRef: EnumRef): t.JsonSchema {
-  const { isArray, enumValues, typeKind, baseType, isVector } = value
+  const { isArray, element, enumValues, isVector } = value
   if (isVector) return t.array(t.number())
-  if (isArray) return listOf(enumValues ? enumRef(value) : named(baseType.replace(/^_/, '')))
-  if (enumValues) return enumRef(value)
-  return typeKind === 'c' ? t.row : named(baseType)
+  if (isArray) return listOf(enumValues ? enumRef(value) : element ? elementType(element) : t.string())
+  return enumValues ? enumRef(value) : plainType(value)
+}
+
+const plainType = ({ typeKind, baseType }: ElementType): t.JsonSchema => (typeKind === 'c' ? t.row : named(baseType))
+
+/** Elements that are arrays are of a domain over one; places on a sphere are text inside of arrays. */
+function elementType(element: ElementType): t.JsonSchema {
+  if (element.isArray) return t.any()
+  return element.baseType === 'geography' ? t.string() : plainType(element)
 }
 
 export function columnType(column: Column, enumRef: EnumRef): t.JsonSchema {

@@ -51,6 +51,11 @@ test('a key of an organization acts for it, while its user is a member and the o
     assert.equal((await other.call('POST /api/rpc/my_claims', { as: ofBo, json: {} })).status, 401)
   })
 
+  const [listed] = (await api.call('GET /api/auth/api-keys', { as: bo.token })).body
+  assert.match(listed.revokedAt, /^\d{4}-/)
+  await api.sql('insert into svc.members (org_id, user_id, role) values ($1, $2, $3)', [org, bo.id, 'member'])
+  assert.equal((await claims(ofBo)).status, 401, 'also when its user is a member again')
+
   assert.equal((await api.call(`DELETE /api/orgs/${org}`, { as: ana.token })).status, 204)
   await eventually(async () => assert.equal((await claims(made.body.key)).status, 401))
 })

@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
+import { openConnection } from '../../../src/db/protocol/driver.ts'
 import { mailbox } from '../../../test/fakes/mailbox.ts'
-import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 
-const api = await startServer({ config: { 'server.public_base_url': 'https://api.x.test' } })
+const api = await startServer({
+  config: { 'server.public_base_url': 'https://api.x.test', 'auth.anonymous_auth_enabled': true },
+})
 const mail = mailbox(api)
+const elsewhere = await openConnection({ url: api.databaseUrl })
+after(() => elsewhere.end())
 
 type Person = { id: string; email: string; token: string; refreshToken: string }
 
@@ -63,10 +68,29 @@ test('make, rename, list and remove an organization', async () => {
 
 test('a name carries no address to click on and no control characters', async () => {
   const { token } = await person('names@x.test')
-  for (const name of ['', 'x'.repeat(65), 'see https://evil.test', 'evil.test', 'www.evil', 'a\nb', 'a\u202eb']) {
-    const { status } = await api.call('POST /api/orgs', { as: token, json: { name } })
-    assert.equal(status, 400, JSON.stringify(name))
+  const make = async (name: string) => (await api.call('POST /api/orgs', { as: token, json: { name } })).status
+  const addresses = [
+    ...[
+      'see https://evil.test',
+      'evil.test',
+      'www.evil',
+      'evil.test/x',
+      'evil.test?x',
+      'evil.test:8080',
+      '(evil.test)',
+    ],
+    ...['evil.test!', 'evil.test,now', 'evil.test_now', 'evil.test.', 'evil.test.2', 'evil.xn--p1ai', 'me@evil.test'],
+    ...['evil。test', 'evil．test', 'evil｡test', 'evil\u2024test', 'evil.\ufe0ftest', 'ｅｖｉｌ.ｔｅｓｔ', 'müller.рф'],
+    ...['10.0.0.1', 'https:evil', 'mailto:me', '💩.la', 'Node.js Team'],
+  ]
+  for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb', 'a\ud800b', ...addresses]) {
+    assert.equal(await make(name), 400, JSON.stringify(name))
   }
+  const ordinary = [
+    ...['Acme, Inc.', 'Dr. Foo', 'St. Louis', 'U.S. Steel', '.NET Foundation', 'A.I. Labs', 'Turnverein e.V.', 'v1.2'],
+    ...['Web 2.0', 'Wait… what?', 'Yahoo!', 'Team: North', 'a & b <script>', '🏢', 'Łódź', 'भारत', '1.2.3'],
+  ]
+  for (const name of ordinary) assert.equal(await make(name), 201, JSON.stringify(name))
 })
 
 test('an invitation is for its address, once', async () => {
@@ -168,6 +192,36 @@ test('only owners decide over a role at or above their own', async () => {
   assert.equal((await set(owner, owner, 'admin')).status, 204)
 })
 
+test('an invitation to a role above the own is not replaced either', async () => {
+  const [owner, admin] = [await person('vo@x.test'), await person('va@x.test')]
+  const heir = await person('vh@x.test')
+  const org = await found(owner)
+  await join(org, owner, admin, 'admin')
+  assert.equal((await invite(org, owner, heir.email, 'owner')).status, 201)
+  const token = await tokenMailedTo(heir.email)
+  for (const role of ['member', 'admin']) {
+    const refused = await invite(org, admin, heir.email, role)
+    assert.deepEqual([refused.status, refused.body.error], [403, 'forbidden'])
+  }
+  assert.equal((await accept(token, heir)).status, 200)
+  assert.equal((await roles(org, heir))[heir.email], 'owner')
+  assert.equal((await invite(org, owner, 'vx@x.test', 'member')).status, 201)
+  assert.equal((await invite(org, admin, 'vx@x.test', 'member')).status, 201, 'below the own it is')
+})
+
+test('anonymous accounts invite nobody, those that have not verified an address yet may', async () => {
+  const guest = (await api.call('POST /api/auth/anonymous')).body
+  const fresh = await api.signUp('fresh@x.test')
+  const invites = async (as: string) => {
+    const { id } = (await api.call('POST /api/orgs', { as, json: { name: 'Acme' } })).body
+    return api.call(`POST /api/orgs/${id}/invites`, { as, json: { email: 'any@x.test', role: 'member' } })
+  }
+  const refused = await invites(guest.token)
+  assert.deepEqual([refused.status, refused.body.error], [403, 'account_is_anonymous'])
+  assert.equal((await invites(fresh.token)).status, 201)
+  await tokenMailedTo('any@x.test')
+})
+
 test('the last owner cannot leave, also when two leave at once', async () => {
   const [one, two] = [await person('l1@x.test'), await person('l2@x.test')]
   const org = await found(one)
@@ -188,6 +242,48 @@ test('ownership is handed over; a deleted last owner leaves it to the oldest mem
   assert.deepEqual(await roles(org, two), { 't1@x.test': 'admin', 't2@x.test': 'owner', 't3@x.test': 'member' })
   assert.equal((await api.call('DELETE /api/auth/me', { as: two.token })).status, 204)
   assert.deepEqual(await roles(org, three), { 't1@x.test': 'owner', 't3@x.test': 'member' })
+})
+
+/** What a call answers that is under way while an account is being deleted by another process. */
+async function duringDeletionOf(gone: Person, call: () => Promise<Answer>): Promise<number> {
+  await elsewhere.query(`begin; delete from svc.users where id = '${gone.id}'`)
+  let isAnswered = false
+  const answer = call().finally(() => {
+    isAnswered = true
+  })
+  await eventually(async () => {
+    const waiting = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    assert.ok(isAnswered || (await api.sql(waiting)).length > 0)
+  })
+  await elsewhere.query('commit')
+  return (await answer).status
+}
+
+test('an organization keeps an owner when accounts are deleted while others leave or hand over', async () => {
+  const heirs = async (name: string): Promise<[string, Person, Person, Person]> => {
+    const [one, two, three] = [
+      await person(`${name}1@x.test`),
+      await person(`${name}2@x.test`),
+      await person(`${name}3@x.test`),
+    ]
+    const org = await found(one)
+    await join(org, one, two, 'owner')
+    await join(org, one, three)
+    return [org, one, two, three]
+  }
+  const [org1, a1, a2, a3] = await heirs('da')
+  assert.equal(await duringDeletionOf(a1, () => api.call('DELETE /api/auth/me', { as: a2.token })), 204)
+  assert.deepEqual(await roles(org1, a3), { 'da3@x.test': 'owner' })
+
+  const [org2, b1, b2] = await heirs('db')
+  assert.equal(await duringDeletionOf(b1, () => api.call(`POST /api/orgs/${org2}/leave`, { as: b2.token })), 409)
+  assert.deepEqual(await roles(org2, b2), { 'db2@x.test': 'owner', 'db3@x.test': 'member' })
+
+  const [org3, c1, c2, c3] = await heirs('dc')
+  assert.equal((await api.call(`POST /api/orgs/${org3}/leave`, { as: c2.token })).status, 204)
+  const transfer = { as: c1.token, json: { user_id: c3.id } }
+  assert.equal(await duringDeletionOf(c3, () => api.call(`POST /api/orgs/${org3}/transfer`, transfer)), 404)
+  assert.deepEqual(await roles(org3, c1), { 'dc1@x.test': 'owner' })
 })
 
 test('policies see the organizations of now, and the active one as a claim', async () => {
@@ -219,4 +315,8 @@ test('policies see the organizations of now, and the active one as a claim', asy
 
   assert.equal((await api.call(`DELETE /api/orgs/${org}/members/${member.id}`, { as: owner.token })).status, 204)
   assert.deepEqual([await ids(chosen.body.token), await active(chosen.body.token)], [[], null])
+  const later = await api.call('POST /api/auth/refresh', { json: { refreshToken: renewed.body.refreshToken } })
+  assert.equal(later.status, 200)
+  const claims = JSON.parse(Buffer.from(later.body.token.split('.')[1], 'base64url').toString())
+  assert.equal('org' in claims, false, 'nor do others who verify the token hear of it')
 })

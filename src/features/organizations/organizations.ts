@@ -5,13 +5,13 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
 import { lockCaller } from '../../identity/users.ts'
+import { organizationName } from './name.ts'
 import { insufficientRole, OrgRoles, OWNER } from './roles.ts'
 import * as q from './sql.ts'
 
 const MAX_ORGANIZATIONS = 100
 const MAX_MEMBERS = 1_000
 const MAX_INVITES = 100
-const MAX_NAME = 64
 const INVITE_SECONDS = 7 * 86_400
 
 export type OrganizationDeps = {
@@ -26,7 +26,7 @@ export type OrganizationDeps = {
 
 export type Organizations = ReturnType<typeof createOrganizationRules>
 
-/** Every rule is judged in the transaction that writes, under the lock of the organisation. */
+/** Every rule is judged in the transaction that writes, under the locks of the caller's account and then of the organisation. */
 export function createOrganizationRules(deps: OrganizationDeps) {
   const { db, config } = deps
   const roles = new OrgRoles(config.org_roles)
@@ -34,6 +34,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
   /** Runs `work` with the caller's role of now; an organisation of others is a missing one. */
   const asMember = <T>(orgId: string, who: UserIdentity, work: (tx: Tx, role: string) => Promise<T>): Promise<T> =>
     db.tx(SYSTEM, async (tx) => {
+      await lockCaller(tx, who)
       if ((await tx.run(q.lockOrganization(orgId))) === 0) throw unknownOrganization()
       return work(tx, await roleIn(tx, orgId, who.id, unknownOrganization))
     })
@@ -43,7 +44,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     get: (orgId: string, userId: string) => oneOrganization(db, orgId, userId),
 
     async create(who: UserIdentity, name: string): Promise<q.Organization> {
-      const checked = nameOf(name)
+      const checked = organizationName(name)
       const orgId = await db.tx(SYSTEM, async (tx) => {
         await requireRoomForMembership(tx, who)
         const [made] = await tx.rows<{ id: string }>(q.insertOrganization(checked))
@@ -55,7 +56,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     },
 
     async rename(orgId: string, who: UserIdentity, name: string): Promise<q.Organization> {
-      const checked = nameOf(name)
+      const checked = organizationName(name)
       await asMember(orgId, who, async (tx, role) => {
         roles.requireManager(role)
         await tx.run(q.renameOrganization(orgId, checked))
@@ -79,9 +80,8 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     transfer: (orgId: string, who: UserIdentity, userId: string) =>
       asMember(orgId, who, async (tx, role) => {
         requireOwner(role)
-        await roleIn(tx, orgId, userId, unknownMember)
-        await tx.run(q.setRole(orgId, who.id, roles.second))
-        await tx.run(q.setRole(orgId, userId, OWNER))
+        await setRole(tx, orgId, who.id, roles.second)
+        await setRole(tx, orgId, userId, OWNER)
       }),
 
     async members(orgId: string, who: UserIdentity): Promise<q.Member[]> {
@@ -95,7 +95,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
         roles.requireOver(own, before)
         roles.requireOver(own, roles.check(role))
         if (before === OWNER && role !== OWNER) await requireOtherOwner(tx, orgId)
-        await tx.run(q.setRole(orgId, userId, role))
+        await setRole(tx, orgId, userId, role)
       }),
 
     removeMember: (orgId: string, who: UserIdentity, userId: string) =>
@@ -113,17 +113,20 @@ export function createOrganizationRules(deps: OrganizationDeps) {
       }),
 
     async invite(orgId: string, who: UserIdentity, email: string, role: string): Promise<q.Invite> {
+      requireCredentials(who)
       const token = randomToken()
       const { name } = await oneOrganization(db, orgId, who.id)
       const made = await asMember(orgId, who, async (tx, own) => {
         roles.requireOver(own, roles.check(role))
+        const [known] = await tx.rows<q.Invite>(q.openInvite(orgId, email))
+        if (known) roles.requireOver(own, known.role)
         await requireFewer(tx, q.countInvites(orgId), MAX_INVITES, 'too many open invitations')
         const given = { orgId, email, role, hash: sha256(token), invitedBy: who.id, seconds: INVITE_SECONDS }
         const variables = { ActionURL: inviteUrl(token), Organization: name, Inviter: who.email }
         const isMailed = (await tx.run(deps.queueMail('auth.org_invitation', email, variables))) > 0
         // The address has had its mails of this hour: the link that it was sent stays good.
-        const [known] = isMailed ? [] : await tx.rows<q.Invite>(q.openInvite(orgId, email))
-        const [invite] = known ? [known] : await tx.rows<q.Invite>(q.insertInvite(given))
+        if (known && !isMailed) return known
+        const [invite] = await tx.rows<q.Invite>(q.insertInvite(given))
         return invite
       })
       if (!made) throw new AppError('internal', 'failed to create the invitation')
@@ -185,6 +188,15 @@ async function roleIn(tx: Tx, orgId: string, userId: string, missing: () => AppE
   return member.role
 }
 
+async function setRole(tx: Tx, orgId: string, userId: string, role: string): Promise<void> {
+  if ((await tx.run(q.setRole(orgId, userId, role))) === 0) throw unknownMember()
+}
+
+/** An invitation is a mail to a stranger, in the name of its sender. */
+function requireCredentials(who: UserIdentity): void {
+  if (who.isAnonymous) throw new AppError('account_is_anonymous', 'link your account before you invite others')
+}
+
 async function requireFewer(tx: Tx, count: Sql, max: number, message: string): Promise<void> {
   const [found] = await tx.rows<{ count: number }>(count)
   if ((found?.count ?? 0) >= max) throw new AppError('limit_reached', message)
@@ -203,17 +215,6 @@ async function requireOtherOwner(tx: Tx, orgId: string): Promise<void> {
 
 function requireOwner(role: string): void {
   if (role !== OWNER) throw insufficientRole()
-}
-
-/** Names are shown in mails to strangers: they carry no address to click on. */
-function nameOf(given: string): string {
-  const name = given.normalize('NFC').trim()
-  if (name === '') throw badRequest('name is required')
-  if ([...name].length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
-  if (/[\p{C}\p{Zl}\p{Zp}]/u.test(name) || /:\/\/|\bwww\.|[\p{L}\p{N}-]\.[\p{L}]{2,}(\/|$|\s)/iu.test(name)) {
-    throw badRequest('name must not contain addresses or control characters')
-  }
-  return name
 }
 
 const unknownOrganization = (): AppError => notFound('organization not found', 'organization_not_found')

@@ -21,10 +21,10 @@ const device = t.object({
   provider: t.oneOf(PROVIDERS),
   platform: t.oneOf(PLATFORMS),
   token: t.string(),
-  device_name: t.optional(t.string()),
+  device_name: t.nullable(t.string()),
   is_active: t.boolean(),
   last_refreshed_at: t.time(),
-  last_used: t.optional(t.time()),
+  last_used: t.nullable(t.time()),
   created_at: t.time(),
   updated_at: t.time(),
 })

@@ -160,7 +160,7 @@ test('busy services are tried again, later than they ask, and sent once', async 
       service.answer = () => ({ status: 200, body: { name: 'ok' } })
       await hurry(sent.job_id)
       const done = await become(sent.id, 'sent')
-      assert.equal(done.error_code, undefined)
+      assert.equal(done.error_code, null)
       // A job that runs again for a delivery that was sent sends nothing.
       const before = service.heard.filter((one) => one.token === token).length
       const json = { type: 'push_delivery', payload: { delivery_id: sent.id } }
@@ -169,6 +169,37 @@ test('busy services are tried again, later than they ask, and sent once', async 
       assert.equal(service.heard.filter((one) => one.token === token).length, before)
     }
   }
+})
+
+test('a user has at most a hundred active devices in an app: the one refreshed longest ago goes', async () => {
+  const many = await api.signUp('many@x.test')
+  await api.sql(
+    `insert into svc.push_devices (app_id, user_id, provider, platform, token, last_refreshed_at)
+    select $1, $2, 'fcm', 'android', 'many ' || i, now() - make_interval(mins => i) from generate_series(1, 100) i`,
+    [app, many.user.id],
+  )
+  const newest = await register('fcm', many)
+  const active = await api.sql(`select token from svc.push_devices where user_id = $1 and is_active`, [many.user.id])
+  const tokens = active.map(({ token }) => token)
+  assert.equal(tokens.length, 100)
+  assert.ok(tokens.includes(newest.token) && !tokens.includes('many 100'))
+})
+
+test('a message for one user is not shown to the next one of the device', async () => {
+  const { id, token } = await register('fcm')
+  fcm.answer = () => ({ status: 503, headers: { 'retry-after': '90' } })
+  const sent = await sendTo(id)
+  await become(sent.id, 'failed')
+  await eventually(async () => assert.equal((await job(sent.job_id)).state, 'queued'))
+  const json = { app_id: app, provider: 'fcm', platform: 'android', token }
+  assert.equal((await api.call('POST /api/push/devices', { as: bob.token, json })).body.id, id)
+  fcm.answer = () => ({ status: 200, body: { name: 'ok' } })
+  const before = fcm.heard.filter((one) => one.token === token).length
+  await hurry(sent.job_id)
+  assert.equal((await become(sent.id, 'invalid_token')).error_code, 'inactive')
+  assert.equal(fcm.heard.filter((one) => one.token === token).length, before)
+  assert.equal(await isActive(id), true)
+  await become((await sendTo(id)).id, 'sent')
 })
 
 test('after three attempts a delivery stays failed; what is refused for good is not repeated', async () => {
@@ -354,6 +385,8 @@ test('without credentials a service writes to the log; switched off, everything 
     'GET /api/admin/push/devices',
     'POST /api/admin/push/send',
     'GET /api/admin/push/deliveries',
+    'GET /api/admin/push/deliveries/no-id',
+    'DELETE /api/admin/push/devices/no-id',
   ] as const) {
     assert.equal(told(await off.call(line, asAdmin)), '503 push notifications are not enabled')
   }

@@ -13,16 +13,19 @@ export type PushDevice = {
 }
 export type PushContent = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
 
-const DEVICE = sql`json_strip_nulls(json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
+const DEVICE = sql`json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
   'provider', d.provider, 'platform', d.platform, 'token', d.token, 'device_name', d.device_name,
   'is_active', d.is_active, 'last_refreshed_at', ${rfc3339(sql`d.last_refreshed_at`)}, 'last_used', ${rfc3339(sql`d.last_used`)},
-  'created_at', ${rfc3339(sql`d.created_at`)}, 'updated_at', ${rfc3339(sql`d.updated_at`)}))`
+  'created_at', ${rfc3339(sql`d.created_at`)}, 'updated_at', ${rfc3339(sql`d.updated_at`)})`
 
-const DELIVERY = sql`json_strip_nulls(json_build_object('id', v.id, 'device_token_id', v.device_token_id, 'job_id', v.job_id,
+const DELIVERY = sql`json_build_object('id', v.id, 'device_token_id', v.device_token_id, 'job_id', v.job_id,
   'app_id', v.app_id, 'user_id', v.user_id, 'provider', v.provider, 'title', v.title, 'body', v.body, 'data', v.data,
   'status', v.status, 'error_code', v.error_code, 'error_message', v.error_message,
   'provider_message_id', v.provider_message_id, 'sent_at', ${rfc3339(sql`v.sent_at`)},
-  'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)}))`
+  'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)})`
+
+/** Active ones of a user in an app. With one more, the one that was refreshed longest ago becomes inactive. */
+const MAX_DEVICES = 100
 
 /** `{app, user, device}`: which of the two exist, and the device if both do. Registering a token moves it to this user. */
 export const registerDevice = (device: PushDevice): Sql => sql`
@@ -36,6 +39,11 @@ export const registerDevice = (device: PushDevice): Sql => sql`
       device_name = coalesce(excluded.device_name, d.device_name), is_active = true, last_refreshed_at = now(),
       updated_at = now()
     returning ${DEVICE} as device
+  ), over as (
+    update svc.push_devices set is_active = false, updated_at = now() where id = any(array(
+      select d.id from svc.push_devices d where d.app_id = ${device.appId}::uuid and d.user_id = ${device.userId}::uuid
+        and d.is_active and (d.provider, d.token) <> (${device.provider}, ${device.token})
+      order by d.last_refreshed_at desc offset ${MAX_DEVICES - 1}))
   )
   select json_build_object('app', exists (select from app), 'user', exists (select from owner),
     'device', (select device from made))::text`
@@ -100,9 +108,10 @@ export const listDeliveries = (ask: {
 export const onePushDelivery = (id: string): Sql =>
   sql`select ${DELIVERY}::text from svc.push_deliveries v where v.id = ${id}::uuid`
 
+/** A device that another user registered since is not this delivery's any more. */
 export const deliveryToSend = (id: string): Sql => sql`
   select v.id::text as id, v.provider, v.title, v.body, v.data, v.status, d.id::text as "deviceId", d.token,
-    d.is_active as "isActive"
+    d.is_active and d.user_id = v.user_id as "isActive"
   from svc.push_deliveries v join svc.push_devices d on d.id = v.device_token_id where v.id = ${id}::uuid`
 
 export const recordSent = (id: string, deviceId: string, messageId: string | undefined): Sql => sql`
@@ -110,10 +119,11 @@ export const recordSent = (id: string, deviceId: string, messageId: string | und
   update svc.push_deliveries set status = 'sent', sent_at = now(), provider_message_id = ${messageId ?? null}::text,
     error_code = null, error_message = null, updated_at = now() where id = ${id}::uuid`
 
-/** A device that registered a new token since the message was sent stays active. */
+/** A device that registered a new token since the message was sent, or is another user's by now, stays active. */
 export const recordInvalid = (id: string, deviceId: string, token: string, code: string, message: string): Sql => sql`
   with ended as (
-    update svc.push_devices set is_active = false, updated_at = now() where id = ${deviceId}::uuid and token = ${token}
+    update svc.push_devices d set is_active = false, updated_at = now() from svc.push_deliveries v
+    where d.id = ${deviceId}::uuid and d.token = ${token} and v.id = ${id}::uuid and v.user_id = d.user_id
   )
   update svc.push_deliveries set status = 'invalid_token', error_code = ${code}, error_message = ${message},
     updated_at = now() where id = ${id}::uuid`

@@ -25,6 +25,7 @@ const fn = (...parameters: string[]): Fn => ({
       typeKind: 'b',
       enumValues: undefined,
       isArray: false,
+      element: undefined,
       position,
       hasDefault: spec.endsWith('?'),
       isVariadic: false,

@@ -10,6 +10,8 @@ const column = t.object({
   default: t.optional(t.string()),
   comment: t.optional(t.string()),
   isPrimaryKey: t.boolean(),
+  isGenerated: t.boolean({ description: 'PostgreSQL gives its values and takes no other' }),
+  isIdentity: t.boolean(),
   isGeometry: t.boolean(),
   isGeography: t.boolean(),
   isVector: t.boolean(),

@@ -92,6 +92,8 @@ const columnEntry = (column: Column): object => ({
   default: column.default,
   comment: column.comment,
   isPrimaryKey: column.isPrimaryKey,
+  isGenerated: column.isGenerated,
+  isIdentity: column.isIdentity,
   isGeometry: column.isGeometry,
   isGeography: column.isGeography,
   isVector: column.isVector,

@@ -39,6 +39,8 @@ const column = (name: string, position: number, more: object) => ({
   name,
   position,
   isPrimaryKey: false,
+  isGenerated: false,
+  isIdentity: false,
   isGeometry: false,
   isGeography: false,
   isVector: false,
@@ -67,7 +69,13 @@ test('the schema is described without a login, in the documented shape', async (
     kind: 'table',
     comment: 'what people write',
     columns: [
-      column('id', 1, { type: 'integer', nullable: false, isPrimaryKey: true, jsonType: 'integer' }),
+      column('id', 1, {
+        type: 'integer',
+        nullable: false,
+        isPrimaryKey: true,
+        isIdentity: true,
+        jsonType: 'integer',
+      }),
       column('author_id', 2, { type: 'integer', nullable: true, jsonType: 'integer' }),
       column('title', 3, {
         type: 'text',

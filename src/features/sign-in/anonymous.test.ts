@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { firstFactor, signUpWithTotp } from '../../../test/fakes/authenticator.ts'
 import { mailbox } from '../../../test/fakes/mailbox.ts'
+import { oauthApplication } from '../../../test/fakes/oauth-application.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 
-const config = { 'auth.anonymous_auth_enabled': true, 'auth.magic_link_enabled': true }
+const config = {
+  'auth.anonymous_auth_enabled': true,
+  'auth.magic_link_enabled': true,
+  'auth.totp_enabled': true,
+  'auth.oauth_provider.enabled': true,
+}
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
 const mail = mailbox(api)
@@ -20,6 +27,18 @@ test('an anonymous account is a user without credentials', async () => {
   assert.deepEqual([claims.amr, claims.is_anonymous, claims.email, claims.aal], [['anonymous'], true, '', 'aal1'])
   assert.deepEqual((await api.call('GET /api/auth/me', { as: body.token })).body, body.user)
   assert.equal((await api.call('POST /api/auth/refresh', { json: { refreshToken: body.refreshToken } })).status, 200)
+})
+
+test('what is refused while it is off counts on no limit', async () => {
+  const off = await startServer({ config: { ...config, 'rate_limit.anonymous': '1/min' } })
+  const set = (anonymous_auth_enabled: boolean) =>
+    off.call('PATCH /api/admin/auth-settings', { as: 'admin', json: { anonymous_auth_enabled } })
+  await set(false)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 404)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 404)
+  await set(true)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 201)
+  assert.equal((await off.call('POST /api/auth/anonymous')).status, 429)
 })
 
 test('anonymous accounts are off by default', async () => {
@@ -121,4 +140,22 @@ test('a magic link does not move a taken address, and ignores a bearer that is n
   assert.deepEqual([mine.status, mine.body.user.id], [200, owner.user.id])
   const bad = await api.call('POST /api/auth/magic-link/confirm', { as: 'x.y.z', json: { token: 'x' } })
   assert.deepEqual([bad.status, bad.body.message], [401, 'invalid or expired token'])
+})
+
+test('a magic link signs in whatever good bearer of another kind comes along', async () => {
+  const { user, token } = await api.signUp('bearers@x.test')
+  const key = (await api.call('POST /api/auth/api-keys', { as: token, json: { name: 'k' } })).body.key
+  await signUpWithTotp(api, 'pending@x.test')
+  const app = await oauthApplication(api, user.id)
+  const [data, openid] = [await app.granted(token), await app.granted(token, { scope: 'openid' })]
+  const bearers = { key, pending: await firstFactor(api, 'pending@x.test'), data: data.access, openid: openid.access }
+  const confirm = (as: string, link: string) =>
+    api.call('POST /api/auth/magic-link/confirm', { as, json: { token: link } })
+  for (const [i, [kind, as]] of Object.entries({ ...bearers, admin: 'admin' }).entries()) {
+    const bad = await confirm(as, 'x')
+    assert.deepEqual([bad.status, bad.body.message], [400, 'invalid or expired magic link token'], kind)
+    await api.call('POST /api/auth/magic-link', { json: { email: 'anybody@x.test' } })
+    const { status, body } = await confirm(as, await mail.token('anybody@x.test', i + 1))
+    assert.deepEqual([status, body.user?.email], [200, 'anybody@x.test'], kind)
+  }
 })

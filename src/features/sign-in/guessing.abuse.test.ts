@@ -85,7 +85,7 @@ test('a new text message brings no new tries at its code', async () => {
 })
 
 test('link/email is no probe for addresses and fills no queue of hashes', async () => {
-  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.register': '10/hour' } })
+  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.link': '10/hour' } })
   const { token } = (await api.call('POST /api/auth/anonymous')).body
   const link = (server: typeof api, i: number) =>
     server.call('POST /api/auth/link/email', {

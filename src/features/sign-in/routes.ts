@@ -7,6 +7,7 @@ import { json, type Route, route } from '../../http/route.ts'
 import { message, signedIn, signedInOrPending, withCaptcha } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
+import { typedCode } from '../../identity/typed-code.ts'
 import { createAnonymousAccounts, notAnonymous } from './anonymous.ts'
 import type { SignInDeps } from './deps.ts'
 import { createMagicLinks } from './magic-link.ts'
@@ -63,13 +64,13 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
     }),
     route('POST /api/auth/magic-link/confirm', {
       summary: 'Sign in with the token of a mailed link; an anonymous caller is upgraded',
-      auth: 'lenient',
+      auth: 'anonymous-user',
       limit: 'magic_link',
       requires: requireMagicLinks,
       body: t.object({ token: t.string() }),
       answers: { 200: signedInOrPending },
       handle: async (call) => {
-        const anonymousId = call.who.kind === 'user' && call.who.isAnonymous ? call.who.id : undefined
+        const anonymousId = call.who.kind === 'user' ? call.who.id : undefined
         const confirmed = magicLinks.confirm(call.body.token, anonymousId, deviceOf(call)).catch((error: unknown) => {
           // A good link signs in whatever stale token a client attaches; without one the bearer is what is wrong first.
           throw (hasStatus(error, 400) && call.badBearer) || error
@@ -89,7 +90,7 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
     route('POST /api/auth/link/email', {
       summary: 'Give an anonymous account an address and a password',
       auth: 'user',
-      limit: 'register',
+      limit: 'link',
       body: credentials,
       answers: { 200: signedIn },
       handle: async (call) => {
@@ -103,7 +104,7 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
     route('POST /api/auth/link/oauth', {
       summary: 'Give an anonymous account an identity at an external provider',
       auth: 'user',
-      limit: 'register',
+      limit: 'link',
       body: t.object({ provider: t.string(), access_token: t.string({ description: "the provider's" }) }),
       answers: { 200: signedIn },
       handle: async (call) => {
@@ -135,7 +136,7 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
       body: t.object({ phone, code: t.string() }),
       answers: { 200: signedInOrPending },
       handle: async (call) =>
-        json(200, await sms.confirm(normalisePhone(call.body.phone), call.body.code.trim(), deviceOf(call))),
+        json(200, await sms.confirm(normalisePhone(call.body.phone), typedCode(call.body.code), deviceOf(call))),
     }),
     ...providerRoutes(external),
   ]

@@ -32,7 +32,8 @@ test('a code by SMS makes an account or signs in to it, once', async () => {
   assert.deepEqual([claims.amr, claims.aal], [['otp'], 'aal1'])
 
   await request('+41791234567')
-  const again = await confirm('+41791234567', await sent.code('+41791234567', 2))
+  const typed = (await sent.code('+41791234567', 2)).replace(/^(...)/, ' $1 ')
+  const again = await confirm('+41791234567', typed)
   assert.deepEqual([again.status, again.body.user.id], [200, user.id])
 })
 

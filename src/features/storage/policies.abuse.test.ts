@@ -141,6 +141,28 @@ test('rights are judged when the bytes have arrived: a policy dropped or a bucke
   await bucketOf({ name: 'ruled', access: 'policies' })
 })
 
+test('of writers that depend on what is there one wins, and a delete holds to it too', async () => {
+  const conditionally = (headers: Record<string, string>, method = 'PUT') =>
+    fetch(`${api.url}/api/storage/ruled/shared.txt`, {
+      method,
+      headers: { authorization: `Bearer ${ada.token}`, ...headers },
+      ...(method === 'PUT' && { body: String(Math.random()) }),
+    })
+  const six = async (headers: Record<string, string>) => {
+    const answers = await Promise.all(Array.from({ length: 6 }, () => conditionally(headers)))
+    return answers.map(({ status }) => status).sort()
+  }
+  for (let round = 0; round < 3; round++) {
+    assert.deepEqual(await six({ 'if-none-match': '*' }), [201, 412, 412, 412, 412, 412])
+    const { headers } = await conditionally({}, 'HEAD')
+    assert.deepEqual(await six({ 'if-match': headers.get('etag') ?? '' }), [200, 412, 412, 412, 412, 412])
+    const past = { 'if-unmodified-since': 'Fri, 01 Jan 2021 00:00:00 GMT' }
+    assert.equal((await conditionally(past)).status, 412)
+    assert.equal((await conditionally({ 'if-none-match': '*' }, 'DELETE')).status, 412)
+    assert.equal((await conditionally({}, 'DELETE')).status, 204)
+  }
+})
+
 test('twenty callers race for a new name: one has it, and one row is there', async () => {
   const answers = await Promise.all(
     Array.from({ length: 20 }, (_, i) => put('ruled', 'raced.txt', i % 2 ? bob.token : ada.token, String(i))),

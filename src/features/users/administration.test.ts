@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mailbox } from '../../../test/fakes/mailbox.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { exportOf } from './export-sql.ts'
 
 const config = { 'server.public_base_url': 'https://api.x.test' }
 const api = await startServer({ config })
@@ -103,6 +104,85 @@ test('the export of a person has what is kept, and no secret', async () => {
   assert.ok(!text.includes(key) && !/hash|secret/.test(text))
 })
 
+test('the export of a person has everything that hangs on the account, and nothing of others', async () => {
+  const { token, user } = await api.signUp('whole@x.test')
+  const [{ id: app }] = await api.sql(
+    `insert into svc.apps (name, owner_user_id) values ('Own app', $1) returning id`,
+    [user.id],
+  )
+  const [{ id: client }] =
+    await api.sql(`insert into svc.oauth_clients (client_id, name, client_type, redirect_uris, scopes)
+    values ('c1', 'A client', 'public', '{}', '{readonly}') returning id`)
+  const org = (await api.call('POST /api/orgs', { as: token, json: { name: 'Herd' } })).body.id
+  const host = await api.signUp('host@x.test')
+  const theirs = (await api.call('POST /api/orgs', { as: host.token, json: { name: 'Pride' } })).body.id
+  await api.sql(`update svc.users set email_verified_at = now() where id = '${user.id}'`)
+  await api.sql(`
+    insert into svc.identities (provider, subject, user_id) values ('https://issuer.test', 'foreign|1', '${user.id}');
+    insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at)
+      values ('h1', 'email_change', 'next@x.test', '${user.id}', now() + interval '1 hour');
+    insert into svc.push_devices (id, app_id, user_id, provider, platform, token, device_name)
+      values ('00000000-0000-4000-8000-000000000001', '${app}', '${user.id}', 'fcm', 'android', 'push-token-1', 'Pixel');
+    insert into svc.push_deliveries (device_token_id, app_id, user_id, provider, title, body)
+      values ('00000000-0000-4000-8000-000000000001', '${app}', '${user.id}', 'fcm', 'Hello', 'there');
+    insert into svc.known_devices (user_id, device) values ('${user.id}', 'device-digest');
+    insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables)
+      values ('${user.id}', '${client}', 'https://client.test/cb', 'readonly', '{notes}');
+    insert into svc.oauth_grants (id, client, user_id, scope, tables)
+      values (gen_random_uuid(), '${client}', '${user.id}', 'readonly', '{notes}');
+    insert into svc.oauth_logins (session_id, client, user_id) values (gen_random_uuid(), '${client}', '${user.id}');
+    insert into svc.agents (id, user_id, client, client_id)
+      values ('00000000-0000-4000-8000-000000000002', '${user.id}', '${client}', 'c1');
+    insert into svc.agent_writes (request_id, agent, rows, by_hand, is_final)
+      values ('request-1', '00000000-0000-4000-8000-000000000002', 3, false, false);
+    insert into svc.org_invites (org_id, email, role, hash, invited_by, expires_at) values
+      ('${org}', 'friend@x.test', 'member', 'h2', '${user.id}', now() + interval '1 day'),
+      ('${theirs}', 'whole@x.test', 'member', 'h3', '${host.user.id}', now() + interval '1 day');
+    insert into svc.audit_log (actor, action, user_id, ip_address) values ('user', 'record.create', '${user.id}', '192.0.2.1');
+    insert into svc.audit_log (actor, action, target, admin, ip_address)
+      values ('admin', 'user.disable', '${user.id}', 'operator@x.test', '192.0.2.2');
+    insert into svc.audit_log (actor, action, target) values ('admin', 'user.disable', '${host.user.id}')`)
+  const { body, text } = await admin(`GET /api/admin/users/${user.id}/export`)
+  const sole = (part: string) => {
+    assert.equal(body[part]?.length, 1, part)
+    return body[part][0]
+  }
+  assert.deepEqual([sole('identities').provider, sole('identities').subject], ['https://issuer.test', 'foreign|1'])
+  const links = body.mailed_links.map(({ purpose, email }: { purpose: string; email: string }) => [purpose, email])
+  assert.deepEqual(links.sort(), [
+    ['email_change', 'next@x.test'],
+    ['verify', 'whole@x.test'],
+  ])
+  assert.deepEqual([sole('push_devices').device_name, sole('push_devices').app], ['Pixel', 'Own app'])
+  assert.deepEqual([sole('push_deliveries').title, sole('push_deliveries').body], ['Hello', 'there'])
+  assert.match(body.known_devices[0].seen_at, /^\d{4}-/)
+  assert.deepEqual([sole('consents').client, sole('consents').tables], ['A client', ['notes']])
+  assert.deepEqual([sole('grants').client, sole('logins_elsewhere').client], ['A client', 'A client'])
+  assert.deepEqual([sole('agents').client_id, sole('agents').writes[0].rows], ['c1', 3])
+  assert.deepEqual([sole('organizations').name, sole('apps').name], ['Herd', 'Own app'])
+  assert.deepEqual(
+    [sole('invitations_sent').email, sole('invitations_received').organization],
+    ['friend@x.test', 'Pride'],
+  )
+  const audit = body.audit.map(({ action, ip_address: ip }: { action: string; ip_address: string }) => [action, ip])
+  assert.deepEqual(audit, [
+    ['user.disable', null],
+    ['record.create', '192.0.2.1'],
+  ])
+  assert.doesNotMatch(text, /push-token-1|device-digest|"h[123]"|operator@x\.test|192\.0\.2\.2|host@x\.test/)
+})
+
+test('the export of a person has every table of accounts, but for codes and what goes within minutes', async () => {
+  const { text } = exportOf(crypto.randomUUID())
+  const tables = await api.sql(`select distinct conrelid::regclass::text as name from pg_constraint
+    where contype = 'f' and confrelid = 'svc.users'::regclass and conrelid::regclass::text like 'svc.%'`)
+  const missing = tables.map(({ name }) => name).filter((name) => !new RegExp(`\\b${name}\\s`).test(text))
+  assert.deepEqual(missing.sort(), [
+    ...['svc.mfa_backup_codes', 'svc.mfa_limits', 'svc.oauth_codes', 'svc.oauth_device_codes', 'svc.oauth_prompts'],
+    'svc.pending_logins',
+  ])
+})
+
 test('the providers and organizations of a user are listed', async () => {
   const member = await api.signUp('member@x.test')
   await api.sql(`insert into svc.identities (provider, subject, user_id) values ('github', '42', $1)`, [member.user.id])
@@ -118,4 +198,19 @@ test('the providers and organizations of a user are listed', async () => {
     assert.equal((await of(what, crypto.randomUUID())).status, 404)
     assert.equal((await api.call(`GET /api/admin/users/${member.user.id}/${what}`, { as: member.token })).status, 401)
   }
+})
+
+test('an administrator removes a provider of a user, which ends every session', async () => {
+  const user = await api.signUp('linked@x.test')
+  await api.sql(`insert into svc.identities (provider, subject, user_id) values ('github', '43', $1)`, [user.user.id])
+  const path = `/api/admin/users/${user.user.id}/providers` as const
+  const [{ id }] = (await api.call(`GET ${path}`, { as: 'admin' })).body
+  const missing = await api.call(`DELETE ${path}/${crypto.randomUUID()}`, { as: 'admin' })
+  assert.deepEqual([missing.status, missing.body.error], [404, 'identity_not_found'])
+  assert.equal((await api.call(`DELETE ${path}/x`, { as: 'admin' })).status, 404)
+  assert.equal((await api.call(`DELETE ${path}/${id}`, { as: 'admin' })).status, 204)
+  assert.deepEqual((await api.call(`GET ${path}`, { as: 'admin' })).body, [])
+  assert.equal((await api.call('GET /api/auth/me', { as: user.token })).status, 401)
+  const { items } = (await api.call('GET /api/admin/audit?action=user.remove_provider', { as: 'admin' })).body
+  assert.deepEqual([items[0].target, items[0].new_values], [user.user.id, { provider: 'github', subject: '43' }])
 })

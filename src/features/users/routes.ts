@@ -5,6 +5,7 @@ import { pageQuery, parsePage } from '../../core/page.ts'
 import { user } from '../../core/user.ts'
 import { authDisabled } from '../../http/guard.ts'
 import { jsonText, noContentAfter, type Route, requireEnabled, route } from '../../http/route.ts'
+import { linkedIdentity } from '../../identity/linked-identities.ts'
 import { metadataText } from '../../identity/metadata.ts'
 import type { RequireGoodPassword } from '../../identity/password-rules.ts'
 import { listUsers } from './sql.ts'
@@ -26,7 +27,6 @@ const session = t.object({
   last_active_at: t.time(),
 })
 const factor = t.object({ id: t.string(), method: t.string(), name: t.string(), created_at: t.time() })
-const provider = t.object({ provider: t.string(), subject: t.string(), created_at: t.time() })
 const membership = t.object({ id: t.uuid(), name: t.string(), role: t.string(), created_at: t.time() })
 
 type Metadata = { metadata?: Record<string, unknown>; app_metadata?: Record<string, unknown> }
@@ -186,8 +186,17 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; requireGood
       leastRole: 'viewer',
       ...admin,
       params: one,
-      answers: { 200: t.array(provider) },
+      answers: { 200: t.array(linkedIdentity) },
       handle: async ({ params }) => jsonText(200, await users.providers(params.id)),
+    }),
+    route('DELETE /api/admin/users/{id}/providers/{identity}', {
+      summary: 'Remove an account elsewhere by which a user signs in; every session ends',
+      leastRole: 'operator',
+      ...admin,
+      audit: 'user.remove_provider',
+      params: { ...one, identity: t.string() },
+      answers: { 204: null },
+      handle: (call) => noContentAfter(users.removeProvider(call.params.id, call.params.identity, call)),
     }),
     route('GET /api/admin/users/{id}/organizations', {
       summary: 'Organizations of a user, with the role in each',

@@ -71,6 +71,8 @@ test('deleting a user takes their sessions and keys along', async () => {
   assert.deepEqual([again.status, again.body.message], [404, 'user not found'])
   const bad = await api.call('DELETE /api/admin/users/7', { as: 'admin' })
   assert.deepEqual([bad.status, bad.body.message], [400, 'invalid user id format'])
+  const none = await api.call('DELETE /api/admin/users/', { as: 'admin' })
+  assert.deepEqual([none.status, none.body.message], [400, 'missing id'])
   const audit = await api.call('GET /api/admin/audit?action=user.delete', { as: 'admin' })
   assert.equal(audit.body.items[0].target, user.id)
 })

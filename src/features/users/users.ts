@@ -7,7 +7,9 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { orEmailTaken } from '../../identity/errors.ts'
+import { type RemovedIdentity, removeIdentity } from '../../identity/linked-identities.ts'
 import { endSessionsOf, insertUser, lockAccount, userJson } from '../../identity/users.ts'
+import { exportOf, type PointingTable, rowsPointingTo, tablesPointingToUsers } from './export-sql.ts'
 import * as q from './sql.ts'
 
 export type UserDeps = Pick<IdentityDeps, 'passwords' | 'mailLink' | 'wakeMail' | 'onRevoked'> & {
@@ -32,19 +34,19 @@ export function createUserAdministration(deps: UserDeps) {
   const { db } = deps
 
   /** Runs `work` with the account locked, and drops its cached tokens. */
-  async function change(
+  async function change<T>(
     userId: string,
     act: AuditSource,
-    work: (tx: Tx) => Promise<unknown>,
-    note: AuditNote = {},
+    work: (tx: Tx) => Promise<T>,
+    noteOf: (result: T) => AuditNote = () => ({}),
   ): Promise<void> {
     await changeAudited(
       db,
       async (tx) => {
         await lockAccount(tx, userId, unknownUser)
-        await work(tx)
+        return work(tx)
       },
-      () => act.audit(note),
+      (result) => act.audit(noteOf(result)),
     )
     deps.onRevoked(userId)
   }
@@ -81,7 +83,7 @@ export function createUserAdministration(deps: UserDeps) {
     async update(userId: string, given: UserChange, act: AuditSource): Promise<string> {
       const newValues = { ...given }
       const work = (tx: Tx) => orEmailTaken(tx.run(q.updateUser(userId, given)), 'email already registered')
-      await change(userId, act, work, { newValues })
+      await change(userId, act, work, () => ({ newValues }))
       return one(userId, userJson)
     },
 
@@ -115,7 +117,21 @@ export function createUserAdministration(deps: UserDeps) {
           await tx.run(q.dropUselessCodes(userId))
           await tx.run(endSessionsOf(userId))
         },
-        { newValues: { factor } },
+        () => ({ newValues: { factor } }),
+      ),
+
+    /** As `removeFactor`. */
+    removeProvider: (userId: string, identity: string, act: AuditSource) =>
+      change(
+        userId,
+        act,
+        async (tx) => {
+          const [removed] = await tx.rows<RemovedIdentity>(removeIdentity(userId, identity))
+          if (!removed) throw notFound('identity not found', 'identity_not_found')
+          await tx.run(endSessionsOf(userId))
+          return removed
+        },
+        (newValues) => ({ target: userId, newValues }),
       ),
 
     async remove(userId: string, act: AuditSource): Promise<void> {
@@ -131,14 +147,14 @@ export function createUserAdministration(deps: UserDeps) {
      * casts that owners of types wrote: the login of data does that. What it may not read is named.
      */
     async export(userId: string, act: AuditSource): Promise<string> {
-      const [account] = await db.fly(SYSTEM, [q.exportOf(userId), auditStatement(act.audit())])
+      const [account] = await db.fly(SYSTEM, [exportOf(userId), auditStatement(act.audit())])
       if (account == null) throw unknownUser()
-      const pointing = await db.rows<q.PointingTable>(ON_DATA, q.tablesPointingToUsers)
+      const pointing = await db.rows<PointingTable>(ON_DATA, tablesPointingToUsers)
       const tables = pointing.filter(({ is_readable }) => is_readable)
-      const statements = tables.map((table) => q.rowsPointingTo(table, userId))
+      const statements = tables.map((table) => rowsPointingTo(table, userId))
       const [first, ...rest] = statements
       const rows = first ? await db.fly(ON_DATA, [first, ...rest], { kind: 'slow' }) : []
-      const nameOf = ({ schema, table }: q.PointingTable): string => `${schema}.${table}`
+      const nameOf = ({ schema, table }: PointingTable): string => `${schema}.${table}`
       const parts = tables.map((table, i) => `${JSON.stringify(nameOf(table))}:${rows[i] ?? '[]'}`)
       const leftOut = pointing.filter(({ is_readable }) => !is_readable).map(nameOf)
       const more = leftOut.length > 0 ? `,"left_out":${JSON.stringify(leftOut)}` : ''

@@ -148,6 +148,15 @@ test('bad fields are refused by name', async () => {
   assert.equal((await api.call('GET /api/webhooks')).status, 401)
 })
 
+test('the test of an address where nothing can answer is a failure', async () => {
+  for (const url of ['http://127.0.0.1:1/', 'http://localhost:9/', 'http://nobody.invalid/']) {
+    const { id } = await make({ url })
+    const { status, body } = await asAdmin(`POST /api/webhooks/${id}/test`)
+    assert.deepEqual([status, body.success], [200, false], url)
+    await asAdmin(`DELETE /api/webhooks/${id}`)
+  }
+})
+
 test('without leave for private networks every private address is refused at create and fails at connect', async () => {
   const strict = await startServer({ on: api, config: { 'webhooks.allow_private_networks': false } })
   for (const url of [

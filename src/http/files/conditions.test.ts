@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AppError } from '../../core/errors.ts'
-import { isNotModified, rangeOf, requireMatch } from './conditions.ts'
+import { isNotModified, rangeOf, requireUnchanged } from './conditions.ts'
 
 const version = { etag: '"abc"', modifiedAt: new Date('2026-01-02T03:04:05.678Z') }
 const range = (text: string, size = 10, more = {}) => rangeOf({ range: text, ...more }, size, version)
@@ -63,9 +63,9 @@ test('a version the client has is not sent again; the tag wins over the date', (
 test('whoever names another version is refused, and a weak tag never matches', () => {
   for (const tag of ['"x"', 'W/"abc"']) {
     assert.equal(
-      status(() => requireMatch({ 'if-match': tag }, version)),
+      status(() => requireUnchanged({ 'if-match': tag }, version)),
       412,
     )
   }
-  for (const tag of ['"abc"', '"x","abc"', '*']) requireMatch({ 'if-match': tag }, version)
+  for (const tag of ['"abc"', '"x","abc"', '*']) requireUnchanged({ 'if-match': tag }, version)
 })

@@ -14,27 +14,32 @@ export function isNotModified(headers: Headers, version: ResourceVersion): boole
   return !Number.isNaN(since) && seconds(version.modifiedAt) <= seconds(since)
 }
 
+export const preconditionFailed = (): AppError => new AppError('precondition_failed', 'precondition failed')
+
+/** Whether a write depends on the version that is there. */
+export const isConditional = (headers: Headers): boolean =>
+  ['if-match', 'if-none-match', 'if-unmodified-since'].some((name) => headers[name] !== undefined)
+
 /** Throws 412 unless If-Match or If-Unmodified-Since names the current version. */
-export function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVersion): void {
+function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVersion): void {
   const match = headers['if-match']
   const unmodified = Date.parse(headers['if-unmodified-since'] ?? '')
   const isOther =
     match === undefined
       ? !Number.isNaN(unmodified) && seconds(modifiedAt) > seconds(unmodified)
       : !matches(match, etag, 'strong')
-  if (isOther) throw new AppError('precondition_failed', 'precondition failed')
+  if (isOther) throw preconditionFailed()
 }
 
-/** For a PUT: as requireMatch, and If-None-Match `*` wants nothing there. `now`: undefined if there is nothing. */
-export function requireNew(headers: Headers, now: ResourceVersion | undefined): void {
-  const failed = (): AppError => new AppError('precondition_failed', 'precondition failed')
+/** For PUT and DELETE: If-None-Match counts too, and its `*` wants nothing there. `now`: undefined if there is nothing. */
+export function requireUnchanged(headers: Headers, now: ResourceVersion | undefined): void {
   if (now === undefined) {
-    if (headers['if-match'] !== undefined) throw failed()
+    if (headers['if-match'] !== undefined) throw preconditionFailed()
     return
   }
   requireMatch(headers, now)
   const noneMatch = headers['if-none-match']
-  if (noneMatch !== undefined && matches(noneMatch, now.etag, 'weak')) throw failed()
+  if (noneMatch !== undefined && matches(noneMatch, now.etag, 'weak')) throw preconditionFailed()
 }
 
 const seconds = (time: Date | number): number => Math.floor(Number(time) / 1000)

@@ -88,8 +88,6 @@ const FORBIDDEN_WHEN_STRICT = [
   'http://255.255.255.255',
   'http://240.0.0.1',
   'http://192.0.2.1',
-  'http://example.com:22',
-  'http://example.com:5432',
 ]
 
 test('loopback, private and every disguise of them are refused before a connection is made', async () => {
@@ -103,6 +101,13 @@ test('loopback, private and every disguise of them are refused before a connecti
   await assert.rejects(strict.request(ask(base)), refused('blocked'))
   await assert.rejects(strict.request(ask(base.replace('127.0.0.1', 'localhost'))), refused('blocked'))
   assert.equal(connections, before)
+})
+
+test('a port that speaks no HTTP may be named, and is never connected to', async () => {
+  for (const url of ['http://127.0.0.1:1', 'http://127.0.0.1:22', 'http://example.com:5432']) {
+    open.assertAllowedUrl(url)
+    await assert.rejects(open.request(ask(url)), refused('blocked'), url)
+  }
 })
 
 test('a name is judged by the address it is connected to, resolved once', async () => {

@@ -29,7 +29,7 @@ export type OutgoingResponse = {
 export interface Outgoing {
   /** Throws OutgoingError without a complete response; any status is a response. Redirects are not followed. */
   request(options: OutgoingRequest): Promise<OutgoingResponse>
-  /** Throws 400 for a forbidden URL. Literal addresses are checked here, names when they are resolved. */
+  /** Throws 400 for a forbidden URL. Literal addresses are checked here; names, and ports, when a request is made. */
   assertAllowedUrl(url: string): void
   stop(): Promise<void>
 }
@@ -84,9 +84,8 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
     return client
   }
 
-  const isAllowedTarget = (url: URL): boolean => {
+  const isAllowedHost = (url: URL): boolean => {
     const host = url.hostname.replace(/^\[|\]$/g, '')
-    if (isClosedPort(Number(url.port))) return false
     // RFC 6761: names under localhost are loopback.
     if (/(^|\.)localhost\.?$/.test(host)) return allowPrivateNetworks
     return isIP(host) === 0 || isAllowedAddress(host, allowPrivateNetworks)
@@ -97,12 +96,12 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
       const url = text.length <= MAX_URL_LENGTH && URL.canParse(text) ? new URL(text) : undefined
       if (!url || !isHttp(url)) throw badRequest('url must be an absolute http or https URL')
       if (url.username || url.password) throw badRequest('url must not include embedded credentials')
-      if (!isAllowedTarget(url)) throw badRequest('url points to a forbidden address')
+      if (!isAllowedHost(url)) throw badRequest('url points to a forbidden address')
     },
 
     async request({ method, url: target, headers = {}, body = null, timeoutMs, maxBytes, signal: caller, cause }) {
       const url = URL.canParse(target) ? new URL(target) : undefined
-      if (!url || !isHttp(url) || !isAllowedTarget(url)) throw blocked()
+      if (!url || !isHttp(url) || !isAllowedHost(url) || isClosedPort(Number(url.port))) throw blocked()
 
       const { agent, request } = await load()
       const timeout = AbortSignal.timeout(timeoutMs)

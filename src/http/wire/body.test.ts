@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { eventually } from '../../../test/kit/eventually.ts'
 import { parseRaw, route, sendRaw, serve } from '../../../test/kit/http.ts'
+import { notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { json } from '../route.ts'
 
@@ -30,7 +31,8 @@ const api = await serve([
   route('POST /raw', {
     auth: 'none',
     bodyKind: 'raw',
-    handle: async ({ raw }) => {
+    handle: async ({ raw, headers }) => {
+      if (headers['x-refuse']) throw notFound('bucket not found')
       let size = 0
       for await (const chunk of raw.request) size += (chunk as Buffer).length
       return json(200, { size })
@@ -222,6 +224,7 @@ test('a client that asks first is told to go on only when its body is wanted', a
   assert.deepEqual(await ask('/json', 1_000_000), { continued: false, status: 413 })
   assert.deepEqual(await ask('/private', 10), { continued: false, status: 401 })
   assert.deepEqual(await ask('/raw', 10), { continued: true, status: 200 })
+  assert.deepEqual(await ask('/raw', 10, { 'x-refuse': 'yes' }), { continued: false, status: 404 })
   assert.equal((await ask('/json', 10, { expect: 'the unexpected' })).status, 417)
 })
 

@@ -1,4 +1,8 @@
 import { badRequest } from '../../core/errors.ts'
+import { MASK, maskSecrets } from '../../core/redact.ts'
+
+/** The pattern of a request that no route takes. */
+export const UNMATCHED = 'unmatched'
 
 /** A request target split at its `?`, not decoded. */
 export type RequestTarget = { path: string; query: string }
@@ -81,12 +85,25 @@ function percentDecode(text: string, where: string): string {
 
 const NAMED_VALUE = /^[A-Za-z_][A-Za-z0-9_.[\]-]{0,39}=/
 
-/** The path for logs, with the values of query parameters masked, because any of them may be a secret. */
-export function loggedPath({ path, query }: RequestTarget): string {
+/** The path for logs, with the values of query parameters masked, because any of them may be a secret, and those of `{token}`. */
+export function loggedPath(target: RequestTarget, pattern: string): string {
+  const { query } = target
+  const path = loggedSegments(target.path, pattern)
   if (query === '') return path
   const pairs = query.split('&', MAX_LOGGED + 1)
-  const shown = pairs.slice(0, MAX_LOGGED).map((pair) => `${NAMED_VALUE.exec(pair)?.[0] ?? ''}***`)
+  const shown = pairs.slice(0, MAX_LOGGED).map((pair) => `${NAMED_VALUE.exec(pair)?.[0] ?? ''}${MASK}`)
   return `${path}?${shown.join('&')}${pairs.length > MAX_LOGGED ? '&…' : ''}`
+}
+
+/** A link that was copied badly matches no route, and may still open what it was made for. */
+function loggedSegments(path: string, pattern: string): string {
+  if (pattern === UNMATCHED) return maskSecrets(path)
+  if (!pattern.includes('{token}')) return path
+  const names = pattern.split('/')
+  return path
+    .split('/')
+    .map((segment, i) => (names[i] === '{token}' ? MASK : segment))
+    .join('/')
 }
 
 const MAX_LOGGED = 20

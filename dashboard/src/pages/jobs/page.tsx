@@ -21,7 +21,7 @@ type Job = {
   maxAttempts: number
   runAt: string
   lastRunAt?: string
-  lastError?: string
+  lastError: string | null
   log?: unknown
   progress?: unknown
   createdAt: string

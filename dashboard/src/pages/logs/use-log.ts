@@ -19,7 +19,7 @@ export function useLog({ find, level, isLive }: { find: string; level: string; i
   useEffect(() => {
     const over = new AbortController()
     const { signal } = over
-    const filter = { level: level.toLowerCase(), find: find || undefined }
+    const filter = { level: level.toLowerCase(), search: find || undefined }
     async function follow(): Promise<void> {
       let after: string | undefined
       while (!signal.aborted) {

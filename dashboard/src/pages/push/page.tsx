@@ -17,9 +17,9 @@ type Device = {
   user_id: string
   provider: string
   platform: string
-  device_name?: string
+  device_name: string | null
   is_active: boolean
-  last_used?: string
+  last_used: string | null
   created_at: string
 }
 type Delivery = {
@@ -29,7 +29,7 @@ type Delivery = {
   title: string
   body: string
   status: string
-  error_message?: string
+  error_message: string | null
   created_at: string
 }
 type App = { id: string; name: string }

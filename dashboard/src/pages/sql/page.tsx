@@ -30,9 +30,14 @@ function useNames() {
   }, [schema])
 }
 
+type DryRun = { dry_run: { answer: { rowCount?: number } } }
+
+const dryRun = (query: string): Promise<DryRun | null> =>
+  post<DryRun>('/api/admin/sql', { query, dry_run: true, ...asViewed() }).catch(() => null)
+
 /** Before UPDATE and DELETE: how many rows they would touch. Before TRUNCATE and DROP: the name of what goes. */
 async function isMeant(query: string): Promise<boolean> {
-  for (const { kind, statement, name } of dangersOf(query)) {
+  for (const { kind, statement, name, isCounted } of dangersOf(query)) {
     if (kind === 'drop') {
       if (
         !(await confirm({
@@ -45,11 +50,7 @@ async function isMeant(query: string): Promise<boolean> {
         return false
       continue
     }
-    const counted = await post<{ dry_run: { answer: { rowCount?: number } } }>('/api/admin/sql', {
-      query: statement,
-      dry_run: true,
-      ...asViewed(),
-    }).catch(() => null)
+    const counted = isCounted ? await dryRun(statement) : null
     const rows = counted?.dry_run?.answer?.rowCount
     const isAll = kind === 'all rows'
     // One that is refused says so itself, and one that finds no row does nothing.

@@ -43,6 +43,12 @@ const TYPES = [
   'bytea',
 ]
 
+function propertyOf({ isIdentity, isGenerated, nullable }: Column) {
+  if (isIdentity) return <Badge>identity</Badge>
+  if (isGenerated) return <Badge>generated</Badge>
+  return nullable ? null : <Badge>required</Badge>
+}
+
 export function Structure({ name, table }: { name: string; table: Table; path: string }) {
   const go = useGo()
   const { schema } = useSchema()
@@ -229,7 +235,7 @@ export function Structure({ name, table }: { name: string; table: Table; path: s
                   <code>{visible(column.default)}</code>
                 </td>
                 <td>
-                  {column.isPrimaryKey && <Badge look="info">key</Badge>} {!column.nullable && <Badge>required</Badge>}
+                  {column.isPrimaryKey && <Badge look="info">key</Badge>} {propertyOf(column)}
                 </td>
                 <td className="end">
                   {isTable && (

@@ -47,9 +47,15 @@ export default function UsersPage() {
       <Loaded of={users}>
         {({ items, totalPages, totalItems }) =>
           items.length === 0 ? (
-            <Empty title={search ? 'Nobody has such an address' : 'There is no user yet'} icon="users">
-              <p>People register through your application; here you can make and invite them.</p>
-            </Empty>
+            totalItems > 0 ? (
+              <Empty title="There are fewer pages" icon="users">
+                <Button onClick={() => go({ page: String(totalPages) })}>Last page</Button>
+              </Empty>
+            ) : (
+              <Empty title={search ? 'Nobody has such an address' : 'There is no user yet'} icon="users">
+                <p>People register through your application; here you can make and invite them.</p>
+              </Empty>
+            )
           ) : (
             <>
               <List

@@ -13,6 +13,7 @@ type Session = {
   created_at: string
   last_active_at: string
 }
+type Provider = { id: string; provider: string; subject: string; created_at: string; ended_at?: string }
 type Factor = { id: string; method: string; name: string; created_at: string }
 type Entry = { id: string | number; timestamp: string; actor: string; action: string; target?: string }
 type Key = {
@@ -97,7 +98,11 @@ export function Factors({ path }: { path: string }) {
 
 /** Accounts elsewhere by which they sign in. */
 export function Providers({ path }: { path: string }) {
-  const providers = useApi<{ provider: string; subject: string; created_at: string }[]>(`${path}/providers`)
+  const providers = useApi<Provider[]>(`${path}/providers`)
+  const drop = useAction((id: string) => remove(`${path}/providers/${encodeURIComponent(id)}`), {
+    done: 'The provider is gone, and every session ended',
+    changes: [path],
+  })
   return (
     <section className="card">
       <h2>Providers</h2>
@@ -105,10 +110,26 @@ export function Providers({ path }: { path: string }) {
         {(all) => (
           <ul className="panel">
             {all.length === 0 && <li className="muted">Signs in by no other service.</li>}
-            {all.map(({ provider, subject, created_at: since }) => (
-              <li key={`${provider} ${subject}`}>
+            {all.map(({ id, provider, subject, created_at: since, ended_at: ended }) => (
+              <li key={id} className="row">
                 <Badge look="info">{provider}</Badge> <code className="isolate">{visible(subject)}</code>{' '}
-                <span className="muted">{ago(since)}</span>
+                <span className="muted">{ended === undefined ? ago(since) : `ended by a reset ${ago(ended)}`}</span>
+                <span className="grow" />
+                <Button
+                  look="quiet small"
+                  icon="trash"
+                  aria-label={`Remove ${provider}`}
+                  onClick={async () => {
+                    if (
+                      await confirm({
+                        title: 'Remove this provider?',
+                        text: 'They sign in by it no more. Every session ends.',
+                        yes: 'Remove',
+                      })
+                    )
+                      drop.run(id)
+                  }}
+                />
               </li>
             ))}
           </ul>

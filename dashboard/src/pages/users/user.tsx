@@ -34,7 +34,7 @@ export default function UserPage() {
     download(await (await send<Response>('GET', `${path}/export`, { as: 'response' })).blob(), `user-${id}.json`),
   )
   const name = user.data?.email || user.data?.phone || id
-  if (user.error instanceof ApiError && user.error.status === 404)
+  if (user.error instanceof ApiError && [400, 404].includes(user.error.status))
     return (
       <Page title={id} crumb={ALL_USERS}>
         <Empty title="There is no such user" icon="user">

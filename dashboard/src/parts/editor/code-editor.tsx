@@ -3,6 +3,7 @@ import {
   type CompletionContext,
   closeBrackets,
   closeBracketsKeymap,
+  closeCompletion,
   completionKeymap,
 } from '@codemirror/autocomplete'
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
@@ -96,6 +97,7 @@ export default function CodeEditor(props: EditorProps) {
     const root = element.shadowRoot ?? element.attachShadow({ mode: 'open' })
     const compartment = new Compartment()
     const execute = (editor: EditorView): boolean => {
+      closeCompletion(editor)
       const { from, to } = editor.state.selection.main
       run(editor.state.sliceDoc(from, to))
       return true

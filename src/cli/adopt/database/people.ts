@@ -146,8 +146,7 @@ async function addressOf(
     )
     return bare
   }
-  await emptyAccount(client, local.id, null, false)
-  await client.query('update svc.users set email = null where id = $1', [local.id])
+  await emptyAccount(client, local.id, undefined)
   say(`${own.email} (${user.id})`, `the unverified account ${local.id} had this address here: it was emptied`)
   return own
 }

@@ -7,7 +7,7 @@ import { emptyAccount } from '../join.ts'
 import type { Note } from '../plan.ts'
 import type { Collection } from './collections.ts'
 import { quoted } from './rule-sql.ts'
-import { type Source, type SourceRow, sqliteName } from './source.ts'
+import { idIn, type Source, type SourceRow, sqliteName, wholeText } from './source.ts'
 
 type AuthRecord = {
   key: string
@@ -99,7 +99,7 @@ function recordsOf(source: Source, collection: Collection, notes: Note[]): AuthR
     hashColumn,
     ...['created', 'updated'].filter((name) => columns.includes(name)),
   ]
-  const rows = source.all(`select ${wanted.map(sqliteName).join(', ')} from ${sqliteName(collection.name)} order by id`)
+  const rows = source.all(`select ${wanted.map(wholeText).join(', ')} from ${sqliteName(collection.name)} order by id`)
   const records = rows.map((row: SourceRow): AuthRecord => {
     const given = normaliseEmail(String(row['email'] ?? ''))
     const isVerified = Number(row['verified']) === 1
@@ -107,7 +107,7 @@ function recordsOf(source: Source, collection: Collection, notes: Note[]): AuthR
     if (hash !== '' && !isBcrypt(hash)) strange++
     const isKept = isBcrypt(hash) && collection.passwordAuth && !(only && !isVerified)
     return {
-      key: `${collection.id}/${String(row['id'])}`,
+      key: `${collection.id}/${idIn(row)}`,
       collection,
       email: isEmail(given) ? given : '',
       isVerified,
@@ -264,7 +264,7 @@ async function addPerson(
       await client.query('insert into svc.lost_passwords (user_id) values ($1)', [id])
   } else if (local) {
     id = local.id
-    if (!local.proven) await emptyAccount(client, id, hash, isVerified)
+    if (!local.proven) await emptyAccount(client, id, { hash, isVerified })
     notes.push({
       level: 'changed',
       what: email ?? '',
@@ -278,6 +278,8 @@ async function addPerson(
       key,
       id,
     ])
+    // Records that nobody has proven may be of several people; the first has the account.
+    if (!person.isVerified && key !== first.key) continue
     for (const { provider, subject } of external.get(key) ?? []) {
       await client.query(
         'insert into svc.identities (provider, subject, user_id) values ($1, $2, $3) on conflict do nothing',

@@ -42,7 +42,7 @@ async function bring(
   const tableProgress = new Progress(total, schema.tables.length, 'tables')
   let rows = 0
   for (const table of schema.tables) {
-    rows += await bringRows(client, source, table, plan.notes, (count) => tableProgress.add(count))
+    rows += await bringRows(client, source, table, (count) => tableProgress.add(count))
     tableProgress.fileDone()
   }
   tableProgress.end()

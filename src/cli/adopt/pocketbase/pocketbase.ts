@@ -7,6 +7,7 @@ import { apply, type Brought } from './apply.ts'
 import { type Collection, readCollections } from './collections.ts'
 import { listSourceFiles, type SourceFile } from './files.ts'
 import { writeMigrations } from './migrations.ts'
+import { lossesOf } from './records.ts'
 import { targetSchemaOf } from './schema.ts'
 import { openSource, type Source, sqliteName } from './source.ts'
 
@@ -76,6 +77,7 @@ function planOf(
         why: `its type ${type} is not known`,
       })),
       ...people.notes,
+      ...schema.tables.flatMap((table) => lossesOf(source, table)),
       ...fileNotes,
     ],
   }

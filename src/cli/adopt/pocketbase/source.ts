@@ -1,8 +1,9 @@
 import { constants, copyFileSync, existsSync, lstatSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { storableText } from '../../../core/storable.ts'
 
-type Cell = number | bigint | string | Uint8Array | null
+type Cell = number | bigint | string | null
 export type SourceRow = Record<string, Cell>
 
 /** A PocketBase database, read from a copy: SQLite writes beside the file it opens, and `pb_data` is not ours. */
@@ -70,7 +71,7 @@ async function openCopy(folder: string, name: string): Promise<Source> {
     if (db.isOpen) db.close()
     rmSync(folder, { recursive: true, force: true })
   }
-  const all = (sql: string, values: Cell[] = []): SourceRow[] => db.all(sql, values) as SourceRow[]
+  const all = (sql: string, values: Cell[] = []): SourceRow[] => db.all(sql, values).map((row) => withTexts(row))
   try {
     // Without shared memory a WAL is read by its only user.
     db.exec('pragma locking_mode = exclusive')
@@ -88,7 +89,7 @@ async function openCopy(folder: string, name: string): Promise<Source> {
     each: function* (sql) {
       const statement = db.prepare(sql)
       try {
-        for (const row of statement.iterate()) yield row as SourceRow
+        for (const row of statement.iterate()) yield withTexts(row)
       } finally {
         statement.finalize()
       }
@@ -98,3 +99,17 @@ async function openCopy(folder: string, name: string): Promise<Source> {
 }
 
 export const sqliteName = (name: string): string => `"${name.replaceAll('"', '""')}"`
+
+/** The driver cuts a text at its first zero character, but bytes it does not. */
+export function wholeText(name: string): string {
+  const column = sqliteName(name)
+  return `case when instr(${column}, char(0)) > 0 then cast(${column} as blob) else ${column} end as ${column}`
+}
+
+export const idIn = (row: SourceRow): string => storableText(String(row['id']))
+
+function withTexts(row: Record<string, unknown>): SourceRow {
+  for (const [name, cell] of Object.entries(row))
+    if (cell instanceof Uint8Array) row[name] = Buffer.from(cell).toString()
+  return row as SourceRow
+}

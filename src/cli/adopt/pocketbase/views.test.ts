@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { hashSync } from '@node-rs/bcrypt'
+import { adopting } from '../../../../test/kit/adopt.ts'
 import { atEnd } from '../../../../test/kit/at-end.ts'
 import { withoutInvokerViews } from '../../../../test/kit/cluster.ts'
 import { startServer, storagePath } from '../../../../test/kit/kit.ts'
@@ -12,6 +13,7 @@ import { dataFolder } from '../../../../test/kit/pocketbase.ts'
 import { svc } from '../../../../test/kit/programs.ts'
 import type { Note, Plan } from '../plan.ts'
 import { generatorOf } from './generated-text.ts'
+import { adoptPocketbase } from './pocketbase.ts'
 
 const api = await startServer()
 const home = mkdtempSync(join(tmpdir(), 'svc-adopt-views-'))
@@ -230,4 +232,79 @@ test('patterns that are plain make texts, others none', () => {
   )
   for (const pattern of ['', '[a-z]+', '(a|b)', '[^a]', "a'b", '[z-a]{3}', '\\d{3}'])
     assert.equal(generatorOf(pattern), undefined, pattern)
+})
+
+test('of a value everything arrives but what PostgreSQL has no place for, and the plan counts such values by column', async () => {
+  const place = await startServer()
+  const auth = (id: string, rows: ReturnType<typeof user>[], updated: string) => ({
+    id,
+    name: id,
+    type: 'auth' as const,
+    fields: [
+      { name: 'name', type: 'text' },
+      { name: 'updated', type: 'autodate', onUpdate: true },
+    ],
+    rows: rows.map((row) => ({ ...row, verified: 0, updated })),
+  })
+  const odd = dataFolder(
+    [
+      auth('_pb_users_auth_', [user('cy')], '2024-01-01 00:00:00.000Z'),
+      auth('staff', [user('cy')], '2025-01-01 00:00:00.000Z'),
+      {
+        id: 'notes0',
+        name: 'notes',
+        fields: [
+          { name: 'title', type: 'text' },
+          { name: 'n', type: 'number' },
+          { name: 'j', type: 'json' },
+          { name: 'tags', type: 'select', values: ['a', 'b'], maxSelect: 2 },
+          { name: 'above', type: 'relation', collectionId: 'notes0', maxSelect: 1 },
+        ],
+      },
+    ],
+    {
+      external: [
+        { id: 'e', collectionRef: '_pb_users_auth_', recordRef: 'cy', provider: 'github', providerId: 'older' },
+        { id: 'f', collectionRef: 'staff', recordRef: 'cy', provider: 'github', providerId: 'newer' },
+      ],
+      walRows: String.raw`insert into notes (id, title, n, j, tags, above) values
+        ('a', 'before' || char(0) || 'áfter' || char(0), 1.5, '{"a":"x\u0000y","b\u0000":[1,"\ud800","\\u0000"]}', '["a\u0000","b"]', 'cd'),
+        ('c' || char(0) || 'd', 'plain', 2.5, '{"id": 12345678901234567890, "far": 1e99999999, "face": "\ud83d\ude00"}', '[]', ''),
+        ('e', 'plain', 3, '{"id":12345678901234567890,"price":1.10}', 'a', 'c' || char(0) || 'd')`,
+    },
+  )
+  atEnd(() => rmSync(odd, { recursive: true, force: true }))
+  const changed = ({ notes }: Plan): string[] =>
+    notes.flatMap(({ what, why }) => (why.includes('PostgreSQL does not keep') ? [what] : [])).sort()
+  const noted = [
+    '1 values of notes.above',
+    '1 values of notes.id',
+    '1 values of notes.tags',
+    '1 values of notes.title',
+    '2 values of notes.j',
+  ]
+  assert.deepEqual(changed(await adopting(adoptPocketbase, place.databaseUrl, [odd])), noted)
+  const done = await adopting(adoptPocketbase, place.databaseUrl, [odd], { apply: true })
+  assert.deepEqual(changed(done), noted)
+  assert.deepEqual(await place.sql('select id, title, n::text, j::text, tags::text, above from notes order by id'), [
+    {
+      id: 'a',
+      title: 'beforeáfter',
+      n: '1.5',
+      j: '{"a": "xy", "b": [1, "\ufffd", "\\\\u0000"]}',
+      tags: '{a,b}',
+      above: 'cd',
+    },
+    {
+      id: 'cd',
+      title: 'plain',
+      n: '2.5',
+      j: '{"id": 12345678901234567000, "far": null, "face": "😀"}',
+      tags: '{}',
+      above: null,
+    },
+    { id: 'e', title: 'plain', n: '3', j: '{"id": 12345678901234567890, "price": 1.10}', tags: '{a}', above: 'cd' },
+  ])
+  // Of an address that nobody has proven the newest record decides alone.
+  assert.deepEqual(await place.sql('select subject from svc.identities'), [{ subject: 'newer' }])
 })

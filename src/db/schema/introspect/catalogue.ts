@@ -49,6 +49,8 @@ export type CatalogType = {
   baseKind: string
   baseCategory: string
   baseModifier: number
+  /** Of an array: the base type of its elements. */
+  element: { name: string; kind: string; category: string } | null
   labels: string[] | null
 }
 

@@ -22,6 +22,7 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
     baseType: type.baseName,
     typeKind: type.baseKind,
     isArray,
+    element: elementOf(type),
     isText: isBuiltIn && TEXT_TYPES.has(type.baseName),
     isGeometry,
     isGeography,
@@ -35,6 +36,9 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
     notNull: type.notNull,
   }
 }
+
+const elementOf = ({ element }: CatalogType): ColumnType['element'] =>
+  element ? { baseType: element.name, typeKind: element.kind, isArray: element.category === 'A' } : undefined
 
 function jsonType(type: CatalogType, isBuiltIn: boolean): Column['jsonType'] {
   if (type.baseKind === 'c') return 'object'
@@ -105,6 +109,7 @@ export function columnOf(
     baseType: type.baseType,
     typeKind: type.typeKind,
     isArray: type.isArray,
+    element: type.element,
     nullable: (flags & NOT_NULL) === 0 && !type.notNull,
     default: (flags & GENERATED) === 0 ? (expression ?? undefined) : undefined,
     virtual: (flags & VIRTUAL) === 0 ? undefined : (expression ?? undefined),

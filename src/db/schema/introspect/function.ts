@@ -63,6 +63,7 @@ const valueType = (facts: TypeFacts): ValueType => ({
   baseType: facts.baseType,
   typeKind: facts.typeKind,
   isArray: facts.isArray,
+  element: facts.element,
   enumValues: facts.enumValues,
   isGeometry: facts.isGeometry,
   isGeography: facts.isGeography,

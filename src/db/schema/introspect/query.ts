@@ -72,17 +72,24 @@ const types = sql`
     pg_catalog.format_type(u.oid, u.modifier) as formatted, n.nspname as schema, t.typname as name,
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
-    coalesce(d.modifier, u.modifier) as "baseModifier",
-    case when b.typtype = 'e' or b.typcategory = 'A' then (
+    coalesce(d.modifier, u.modifier) as "baseModifier", el.element,
+    case when b.typtype = 'e' or el.oid is not null then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
-      from pg_catalog.pg_enum e where e.enumtypid = case b.typtype when 'e' then b.oid else b.typelem end) end as labels
+      from pg_catalog.pg_enum e where e.enumtypid = coalesce(el.oid, b.oid)) end as labels
   from used_types u
   join pg_catalog.pg_type t on t.oid = u.oid
   join pg_catalog.pg_namespace n on n.oid = t.typnamespace
   left join (select d.oid, d.base, d.modifier, d.not_null from domains d
              join pg_catalog.pg_type x on x.oid = d.base where x.typtype <> 'd') d on d.oid = t.oid
   join pg_catalog.pg_type b on b.oid = coalesce(d.base, t.oid)
-  join pg_catalog.pg_namespace bn on bn.oid = b.typnamespace`
+  join pg_catalog.pg_namespace bn on bn.oid = b.typnamespace
+  left join lateral (
+    with recursive bases(oid) as (
+      select b.typelem where b.typcategory = 'A'
+      union all
+      select x.typbasetype from bases s join pg_catalog.pg_type x on x.oid = s.oid where x.typtype = 'd')
+    select x.oid, pg_catalog.json_build_object('name', x.typname, 'kind', x.typtype, 'category', x.typcategory) as element
+    from bases s join pg_catalog.pg_type x on x.oid = s.oid where x.typtype <> 'd') el on true`
 
 // A foreign key to a partitioned table has one hidden copy per referenced partition, on the same table; these are left
 // out. A partition's copy of its parent's key is kept.

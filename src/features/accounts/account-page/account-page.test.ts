@@ -237,6 +237,22 @@ test('applications that have access are listed, and lose it', { skip }, async ()
   assert.equal(await page.getByRole('alert').filter({ hasText: /./ }).count(), 0)
 })
 
+test('sign-ins elsewhere are listed, and removed', { skip }, async () => {
+  const { user } = await api.signUp('elsewhere@x.test')
+  await api.sql(`insert into svc.identities (provider, subject, user_id) values ('https://id.x.test', 'e', $1)`, [
+    user.id,
+  ])
+  const opened = await openPage()
+  const { page, press, heading } = opened
+  await signIn(opened, 'elsewhere@x.test')
+  await heading('Sign-ins elsewhere').waitFor()
+  await press('Remove https://id.x.test')
+  await press('Remove')
+  await heading('Sign-ins elsewhere').waitFor({ state: 'hidden' })
+  assert.deepEqual(await api.sql('select from svc.identities where user_id = $1', [user.id]), [])
+  assert.equal(await page.getByRole('alert').filter({ hasText: /./ }).count(), 0)
+})
+
 test('the page works by keyboard alone, in the dark too', { skip }, async () => {
   await api.signUp('cy@x.test')
   const { page, heading } = await openPage({ width: 1100, height: 800, colorScheme: 'dark' })

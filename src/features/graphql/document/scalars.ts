@@ -127,8 +127,8 @@ const BY_BASE_TYPE: ReadonlyMap<string, GraphQLScalarType> = new Map(
 export function scalarOf(column: Column): GraphQLScalarType {
   if (column.isGeometry || column.isGeography) return Geometry
   if (column.isVector) return Vector
-  if (column.typeKind === 'c' && !column.isArray) return JsonScalar
-  // PostgreSQL names an array type after its element type, with an underscore in front.
-  const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
-  return BY_BASE_TYPE.get(name) ?? GraphQLString
+  // Elements that are arrays are of a domain over one.
+  const { typeKind, baseType, isArray } = column.element ?? column
+  if (typeKind === 'c' || isArray) return JsonScalar
+  return BY_BASE_TYPE.get(baseType) ?? GraphQLString
 }

@@ -84,7 +84,7 @@ export function createExternalSignIn(deps: Deps) {
           const account = await accountOf(tx, profile, () =>
             allow({ method: 'oauth', provider, subject, email, device }),
           )
-          return { account, answer: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
+          return { account, answer: await deps.startSession(account.id, ['oauth'], device).open(tx, signInRefused) }
         }),
       )
     // Of two concurrent first sign-ins one fails, and finds the other's account on its second attempt.

@@ -40,7 +40,7 @@ const mail = mailbox(api)
 /** GitHub as far as a sign-in sees it. */
 async function startHub() {
   const state = {
-    user: { id: 1, login: 'ana', email: null as string | null } as Record<string, unknown>,
+    user: { id: 1, login: 'ana', email: null as string | null } as Record<string, unknown> | string,
     emails: [] as { email: string; primary: boolean; verified: boolean }[],
     tokens: new Map<string, string>([
       ['good', 'hubid'],
@@ -59,7 +59,9 @@ async function startHub() {
     const text = await read(request)
     const path = new URL(request.url ?? '/', 'http://x').pathname
     const json = (status: number, body: unknown) =>
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+      response
+        .writeHead(status, { 'content-type': 'application/json' })
+        .end(typeof body === 'string' ? body : JSON.stringify(body))
     const bearer = (request.headers.authorization ?? '').replace('Bearer ', '')
     if (state.status !== 200) return json(state.status, { message: 'broken' })
     if (path === '/token') {
@@ -270,6 +272,47 @@ test('a provider that fails is a bad gateway', async () => {
     })
     assert.deepEqual([answer.status, answer.body.message], [502, 'failed to authenticate with provider'])
   }
+})
+
+test('ids of a provider keep all their digits: neighbours are two people', async () => {
+  hub.emails = []
+  const ids = ['1234567890199659640', '1234567890199659641', '9007199254740991', '9007199254740993']
+  const users = []
+  for (const id of ids) {
+    hub.user = `{"id":${id},"login":"x"}`
+    users.push(await userOf(await signInAtHub()))
+  }
+  assert.equal(new Set(users.map(({ id }) => id)).size, ids.length)
+  const kept = await api.sql(`select subject from svc.identities where user_id = any($1) order by created_at`, [
+    users.map(({ id }) => id),
+  ])
+  assert.deepEqual(
+    kept.map(({ subject }) => subject),
+    ids,
+  )
+  const token = (await api.call('POST /api/auth/anonymous')).body.token
+  const json = { provider: 'github', access_token: 'good' }
+  hub.user = '{"id":1234567890199659642,"login":"x"}'
+  assert.equal((await api.call('POST /api/auth/link/oauth', { as: token, json })).status, 200)
+  for (const id of ['1.5', '1e300', 'true', '{}']) {
+    hub.user = `{"id":${id},"login":"x"}`
+    assert.equal((await signInAtHub()).status, 502, id)
+  }
+})
+
+test('a disabled account is refused as one that the provider denied', async () => {
+  hub.user = { id: 700, login: 'disabled' }
+  hub.emails = [{ email: 'disabled@hub.test', primary: true, verified: true }]
+  const { id } = await userOf(await signInAtHub())
+  assert.equal((await api.call(`POST /api/admin/users/${id}/disable`, { as: 'admin' })).status, 204)
+  const known = await signInAtHub()
+  assert.deepEqual([known.status, known.body.error], [400, 'provider_denied'])
+  hub.user = { id: 701, login: 'another account of the same address' }
+  const byAddress = await signInAtHub()
+  assert.deepEqual([byAddress.status, byAddress.body.error], [400, 'provider_denied'])
+  assert.deepEqual(await api.sql(`select from svc.identities where subject = '701'`), [])
+  assert.equal((await api.call(`POST /api/admin/users/${id}/enable`, { as: 'admin' })).status, 204)
+  assert.equal((await userOf(await signInAtHub())).id, id)
 })
 
 test('without a place to go back to the callback answers with the tokens', async () => {

@@ -1,4 +1,5 @@
 import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
+import { isStorableText } from '../../../core/storable.ts'
 
 /** A user at a provider. The subject is stable; the address may change. */
 export type Profile = {
@@ -20,6 +21,7 @@ export function profileOf(provider: string, claims: Readonly<Record<string, unkn
 }
 
 const textOf = (value: unknown): string | undefined => {
-  if (typeof value === 'number') return String(value)
-  return typeof value === 'string' && value !== '' && !value.includes('\0') ? value : undefined
+  // A number that a double does not hold comes as a text of its digits; any other one would stand for several people.
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? String(value) : undefined
+  return typeof value === 'string' && value !== '' && isStorableText(value) ? value : undefined
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError, badRequest, isMistake } from '../../../core/errors.ts'
+import { parseKeepingDigits } from '../../../core/json-digits.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import type { Profile } from './profile.ts'
 
@@ -96,7 +97,7 @@ export const isObject = (value: unknown): value is Json =>
 
 const parsed = (text: string): unknown => {
   try {
-    return JSON.parse(text) as unknown
+    return parseKeepingDigits(text)
   } catch {
     return undefined
   }

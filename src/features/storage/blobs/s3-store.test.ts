@@ -43,7 +43,7 @@ test('an upload that breaks in the middle leaves neither a part nor a file', asy
   assert.deepEqual(await listed(), [])
 })
 
-test('what was written is listed until it is removed, and removing it again is fine', async () => {
+test('what was written is listed until it is removed, removing it again is fine, and a store that is away is 503', async () => {
   const id = randomUUID()
   await anyone.write(id, Readable.from([Buffer.from('hello')]))
   assert.deepEqual(await listed(), [id])
@@ -51,6 +51,11 @@ test('what was written is listed until it is removed, and removing it again is f
   await anyone.remove(id)
   assert.deepEqual(await listed(), [])
   assert.equal(await anyone.read(id, { start: 0, end: 4 }), undefined)
-  for (const store of [anyone, patient]) await store.stop()
+  // Nothing listens there.
+  const away = new S3Store({ ...config, endpoint: '127.0.0.1:1', abandonedMs: 0 })
+  const isSaid = { status: 503, message: 'storage unavailable', headers: { 'Retry-After': '1' } }
+  await assert.rejects(away.read(id, { start: 0, end: 4 }), isSaid)
+  await assert.rejects(away.write(id, Readable.from([Buffer.from('hello')])), isSaid)
+  for (const store of [anyone, patient, away]) await store.stop()
   client.destroy()
 })

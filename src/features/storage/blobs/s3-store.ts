@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { ListMultipartUploadsCommandOutput, MultipartUpload, S3Client } from '@aws-sdk/client-s3'
 import { budgets } from '../../../core/budgets.ts'
+import { unavailable } from '../../../core/errors.ts'
 import { isUuid } from '../../../core/uuid.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, StreamSource } from '../../../http/files/source.ts'
@@ -55,7 +56,7 @@ export class S3Store implements Store {
       if (source.errored) throw source.errored
     } catch (error) {
       await this.remove(id).catch(() => {})
-      throw source.errored ?? error
+      throw source.errored ?? whenAway(error)
     }
   }
 
@@ -77,13 +78,15 @@ export class S3Store implements Store {
       return Body as Readable
     } catch (error) {
       if (error instanceof sdk.NoSuchKey) return undefined
-      throw error
+      throw whenAway(error)
     }
   }
 
   async remove(id: string): Promise<void> {
     const { client, sdk } = await this.#load()
-    await client.send(new sdk.DeleteObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id) }))
+    await client
+      .send(new sdk.DeleteObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id) }))
+      .catch((error: unknown) => Promise.reject(whenAway(error)))
   }
 
   async *list(): AsyncIterable<StoredBlob> {
@@ -156,6 +159,21 @@ export class S3Store implements Store {
     })
     return { client, sdk: { ...sdk, Upload } }
   }
+}
+
+const AWAY: ReadonlySet<unknown> = new Set([
+  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
+  ...['TimeoutError', 'SlowDown'],
+])
+
+type Failure = { code?: unknown; name?: unknown; $metadata?: { httpStatusCode?: number } } | null
+
+/** A service that cannot be reached or is overloaded is asked again later. 507: a full store, see storeFailure(). */
+function whenAway(error: unknown): unknown {
+  const { code, name, $metadata } = (error as Failure) ?? {}
+  const status = $metadata?.httpStatusCode ?? 0
+  const isAway = AWAY.has(code) || AWAY.has(name) || status === 429 || (status >= 500 && status !== 507)
+  return isAway ? unavailable('storage unavailable', 1, 'unavailable', error) : error
 }
 
 function keyOf(id: string): string {

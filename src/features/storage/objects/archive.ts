@@ -39,6 +39,8 @@ type Deps = {
 
 const MAX_FILES = 10_000
 const PAGE = 200
+/** A page is read again after this: the bytes of a replaced file go after 30 s (svc.release_blobs()). */
+const PAGE_LIVES_MS = 10_000
 /** Archives under way: each keeps the names of its files. */
 const PLACES = { total: 16, perKey: 2 }
 
@@ -99,16 +101,19 @@ export class ZipArchive {
     const { blobs, identify } = this.#deps
     for (let after = '', count = 0; count <= MAX_FILES; ) {
       const page = { bucket, prefix, after, limit: PAGE, offset: 0 }
+      const readAt = performance.now()
       const files = await this.#rows<ZippedFile>(call.who, bucket, (kinds) => filesBehind(page, kinds))
+      let sent = 0
       for (const { name, blobId, size, updatedAt } of files) {
         const open = async () =>
           size === 0 ? Readable.from([]) : (await blobs.read(blobId, { start: 0, end: size - 1 }))?.stream()
         yield { name, size, modifiedAt: updatedAt, open }
+        after = name
+        sent++
+        if (performance.now() - readAt > PAGE_LIVES_MS) break
       }
-      const last = files.at(-1)
-      if (!last || files.length < PAGE) return
-      after = last.name
-      count += files.length
+      if (sent === files.length && files.length < PAGE) return
+      count += sent
       await requireStillKnown(identify, call)
     }
   }

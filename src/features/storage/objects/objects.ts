@@ -2,7 +2,7 @@ import { AppError, badRequest, notFound } from '../../../core/errors.ts'
 import { appIdOf, type Identity, onBehalfOf, userIdOf } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Sql } from '../../../db/sql.ts'
-import { requireMatch, requireNew } from '../../../http/files/conditions.ts'
+import { requireUnchanged } from '../../../http/files/conditions.ts'
 import { contentTypeOf } from '../../../http/files/content-type.ts'
 import { addBlob } from '../blobs/sql.ts'
 import type { Blob } from '../blobs/store.ts'
@@ -191,7 +191,7 @@ export class Objects {
         requireChange(who, before)
         if (before.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
-      requireNew(conditions, isThere(before) ? versionOf(before) : undefined)
+      requireUnchanged(conditions, isThere(before) ? versionOf(before) : undefined)
       if (!resumed?.isStored) await tx.run(addBlob(blob))
       if (resumed) await tx.run(completeUpload(resumed.id))
       const owner = { userId: userIdOf(who), isOperators: who.kind === 'admin', appId: appIdOf(who) }
@@ -218,7 +218,7 @@ export class Objects {
       requireEntry(object?.access ?? 'public', who)
       const there = requireObject(object)
       requireChange(who, there)
-      requireMatch(headers, versionOf(there))
+      requireUnchanged(headers, versionOf(there))
       await tx.run(deleteObject(bucket, name))
       if (there.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       return false

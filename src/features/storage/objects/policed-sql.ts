@@ -1,4 +1,4 @@
-import { type Sql, sql } from '../../../db/sql.ts'
+import { EMPTY, type Sql, sql } from '../../../db/sql.ts'
 import { closedRecord, isMatch, type NamePage } from './sql.ts'
 
 // These run as the caller on the search path of requests, so names that the operator could shadow are qualified. A caller
@@ -8,9 +8,11 @@ export const announce = (sealed: string): Sql => sql`select pg_catalog.set_confi
 
 type NewFile = { bucket: string; name: string; contentType: string; metadata: string }
 
-export const replaceVisible = ({ bucket, name, contentType, metadata }: NewFile): Sql => sql`
+/** `blobId`: only while it has these bytes. */
+export const replaceVisible = ({ bucket, name, contentType, metadata }: NewFile, blobId?: string): Sql => sql`
   update svc.objects o set content_type = ${contentType}, metadata = ${metadata}::pg_catalog.jsonb
-  where o.bucket = ${bucket} and o.name = ${name}`
+  where o.bucket = ${bucket} and o.name = ${name}
+    ${blobId === undefined ? EMPTY : sql`and o.blob_id = ${blobId}::pg_catalog.uuid`}`
 
 /** Without RETURNING, which would need the right to read. */
 export const insertUnlessVisible = ({ bucket, name, contentType, metadata }: NewFile): Sql => sql`

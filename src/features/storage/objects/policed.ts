@@ -4,7 +4,7 @@ import { appIdOf, databaseSession, type Identity, SYSTEM, userIdOf } from '../..
 import type { Db } from '../../../db/db.ts'
 import { isTrialEnd, isUniqueViolation } from '../../../db/pg-errors.ts'
 import type { Sql } from '../../../db/sql.ts'
-import { requireMatch, requireNew } from '../../../http/files/conditions.ts'
+import { isConditional, preconditionFailed, requireUnchanged } from '../../../http/files/conditions.ts'
 import type { Blob } from '../blobs/store.ts'
 import { ALL_OBJECTS, listFolders } from './folders-sql.ts'
 import * as q from './policed-sql.ts'
@@ -35,6 +35,9 @@ type Deps = {
   /** Readers of the change log have something to read. */
   wakeLog: () => void
 }
+
+/** Of an object, when it was looked at; undefined: it was not there. */
+type Seen = { blobId: string | undefined }
 
 /** The policies of the operator may call any function, so their time is bounded and their session cleared. */
 const CHECK = { kind: 'slow', timeoutMs: 5_000 } as const
@@ -70,13 +73,13 @@ export class PolicedObjects {
   /** The record of what was uploaded is JSON text, also where the caller may not read it. */
   async put(who: Identity, file: PolicedFile, conditions: Headers): Promise<{ record: string; isNew: boolean }> {
     const { bucket, name } = file
-    if (isConditional(conditions)) {
-      const [now] = await this.#deps.db.rows<ObjectFields>(who, visibleObject(bucket, name), CHECK)
-      requireNew(conditions, now && { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    const seen = isConditional(conditions) ? await this.#seen(who, bucket, name, conditions) : undefined
+    const stored = await this.#write(who, [...this.#putting(who, file, seen), q.storedRecord(bucket, name)])
+    if (stored === null) {
+      if (seen && (await this.#seen(who, bucket, name, conditions)).blobId !== seen.blobId) throw preconditionFailed()
+      // Neither inserted nor replaced: it is there, and may not be changed.
+      throw refusedFile()
     }
-    const stored = await this.#write(who, [...this.#putting(who, file), q.storedRecord(bucket, name)])
-    // Neither inserted nor replaced: it is there, and may not be changed.
-    if (stored === null) throw refusedFile()
     return JSON.parse(stored) as { record: string; isNew: boolean }
   }
 
@@ -98,12 +101,21 @@ export class PolicedObjects {
     throw refusedFile()
   }
 
-  #putting(who: Identity, file: PolicedFile): [Sql, ...Sql[]] {
+  /** The bytes that conditions were held against; they must be the same when the file is written. */
+  async #seen(who: Identity, bucket: string, name: string, conditions: Headers): Promise<Seen> {
+    const [now] = await this.#deps.db.rows<ObjectFields>(who, visibleObject(bucket, name), CHECK)
+    requireUnchanged(conditions, now && { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    return { blobId: now?.blobId }
+  }
+
+  #putting(who: Identity, file: PolicedFile, seen?: Seen): [Sql, ...Sql[]] {
+    const mayReplace = seen === undefined || seen.blobId !== undefined
+    const mayInsert = seen?.blobId === undefined
     return [
       lockName(file.bucket, file.name),
       this.#announce(who, file, !file.resumed?.isStored),
-      q.replaceVisible(file),
-      q.insertUnlessVisible(file),
+      ...(mayReplace ? [q.replaceVisible(file, seen?.blobId)] : []),
+      ...(mayInsert ? [q.insertUnlessVisible(file)] : []),
     ]
   }
 
@@ -137,10 +149,10 @@ export class PolicedObjects {
 
   async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
     const { id, sha256, updatedAt, blobId } = await this.find(who, bucket, name)
-    requireMatch(headers, { etag: `"${sha256}"`, modifiedAt: updatedAt })
+    requireUnchanged(headers, { etag: `"${sha256}"`, modifiedAt: updatedAt })
     if ((await this.#write(who, [q.deleteVisible(id, isConditional(headers) ? blobId : null)])) !== null) return
     const now = await this.find(who, bucket, name)
-    requireMatch(headers, { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    requireUnchanged(headers, { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
     throw refusedFile()
   }
 
@@ -174,6 +186,3 @@ export class PolicedObjects {
     }
   }
 }
-
-const isConditional = (headers: Headers): boolean =>
-  headers['if-match'] !== undefined || headers['if-none-match'] !== undefined

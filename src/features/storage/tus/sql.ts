@@ -51,10 +51,10 @@ export const findUpload = (id: string, bucket: string, creator: string): Sql =>
 /** Makes the request the only one that adds parts; no row unless it goes on where the upload ends. */
 export const takeUpload = (id: string, writer: string, offset: number): Sql => sql`
   update svc.uploads u set writer = ${writer}::uuid where u.id = ${id}::uuid and u.received = ${offset} and u.completed_at is null
-  returning u.id::text as id`
+  returning u.parts`
 
 /** Of an upload; clients that send a byte at a time must begin again. */
-const MAX_PARTS = 10_000
+export const MAX_PARTS = 10_000
 
 /** Parts one behind the other, all or none: the new offset, or no row if another request has taken over. */
 export const addParts = (id: string, writer: string, start: number, blobs: readonly Blob[], seconds: number): Sql => {

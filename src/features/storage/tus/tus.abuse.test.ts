@@ -70,6 +70,13 @@ test('more bytes than the length are refused, and the upload is as before', asyn
   assert.equal((await patch(at, 0, 'x'.repeat(10))).status, 204)
 })
 
+test('an upload of too many parts is told so, and not that another goes on with it', async () => {
+  const at = locationOf(await begin('open', 'crumbs', 10))
+  await api.sql(`update svc.uploads set parts = 10000 where name = 'crumbs'`)
+  const { status, body } = await patch(at, 0, 'x')
+  assert.deepEqual([status, body.message], [413, 'too many parts: begin again with larger chunks'])
+})
+
 /** A PATCH whose body is sent by hand. */
 async function slowly(at: string, offset: number, length: number) {
   const { hostname, port } = new URL(api.url)

@@ -89,8 +89,10 @@ export class ResumableUploads {
     const checksum = checksumIn(call.headers)
     return uploads.withPlace(call, async (signal) => {
       const writer = randomUUID()
-      const [taken] = await db.rows(onBehalfOf(who), q.takeUpload(id, writer, offset))
+      const [taken] = await db.rows<{ parts: number }>(onBehalfOf(who), q.takeUpload(id, writer, offset))
       if (!taken) throw new AppError('conflict', 'Upload-Offset is not where the upload ends')
+      if (taken.parts >= q.MAX_PARTS)
+        throw new AppError('payload_too_large', 'too many parts: begin again with larger chunks')
       const body = new BodySlices(call.raw.request, length - offset, signal)
       const end = checksum
         ? await this.#appendChecked(who, id, writer, offset, body, checksum)

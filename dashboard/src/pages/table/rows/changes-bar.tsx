@@ -4,12 +4,12 @@ import { ApiError, post, sentence } from '../../../api/client.ts'
 import { changed } from '../../../api/hooks.ts'
 import type { Table } from '../../../api/schema.ts'
 import { Dialog } from '../../../parts/dialog.tsx'
-import { plural } from '../../../parts/format.ts'
+import { plural, visible } from '../../../parts/format.ts'
 import { Meaning } from '../../../parts/meaning.tsx'
 import { toast } from '../../../parts/toast.tsx'
 import { Button } from '../../../parts/ui.tsx'
 import { type ActionName, Why } from '../why.tsx'
-import { changeCount, discard, type Edits, editsOf } from './edits.ts'
+import { changeCount, discard, type Edits, editsOf, takeBack } from './edits.ts'
 import type { RowData } from './row-pages.ts'
 import { Refused, save } from './save.ts'
 
@@ -55,8 +55,14 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
       <strong>{plural(changes, 'change')}</strong>
       {problem && (
         <span className="code-del">
+          {isThere(edits, key) && <span className="isolate">{`Row ${visible(key)}: `}</span>}
           {problem.message} <Meaning error={problem.error} />
         </span>
+      )}
+      {key !== undefined && (
+        <Button look="small" onClick={() => takeBack(store, key)} disabled={busy}>
+          Take this row back
+        </Button>
       )}
       {tried && (
         <Button look="small" onClick={() => setAsking(true)}>
@@ -78,6 +84,10 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
     </div>
   )
 }
+
+/** Not new, so that its key says which one it is: somebody may have deleted it, and the grid no longer has it. */
+const isThere = ({ updated, deleted }: Edits, key: string | undefined): key is string =>
+  key !== undefined && (updated.has(key) || deleted.has(key))
 
 /** Policies and grants refuse with 403, and rows that policies hide are not there. */
 const isRefusal = (error: unknown): boolean => error instanceof ApiError && [403, 404].includes(error.status)

@@ -37,6 +37,23 @@ export const changeCount = ({ updated, created, deleted }: Edits): number =>
   created.reduce((sum, { values }) => sum + Math.max(1, values.size), 0) +
   deleted.size
 
+const without = <V>(map: ReadonlyMap<string, V>, key: string): Map<string, V> => {
+  const rest = new Map(map)
+  rest.delete(key)
+  return rest
+}
+
+/** What was changed in one row is as it was. */
+export function takeBack(store: Store<Edits>, key: string): void {
+  const edits = store.get()
+  store.set({
+    updated: without(edits.updated, key),
+    created: edits.created.filter(({ id }) => id !== key),
+    deleted: without(edits.deleted, key),
+    problems: without(edits.problems, key),
+  })
+}
+
 export const discard = (store: Store<Edits>): void => store.set(NONE)
 
 let ids = 0
@@ -46,12 +63,6 @@ export function addRow(store: Store<Edits>, values: Iterable<readonly [string, u
   const edits = store.get()
   store.set({ ...edits, created: [...edits.created, { id, values: new Map(values) }] })
   return id
-}
-
-const without = <V>(map: ReadonlyMap<string, V>, key: string): Map<string, V> => {
-  const rest = new Map(map)
-  rest.delete(key)
-  return rest
 }
 
 const isSame = (a: unknown, b: unknown): boolean =>

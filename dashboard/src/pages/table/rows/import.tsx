@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'react'
 import { ApiError, newRequestId, post, send, sentence } from '../../../api/client.ts'
-import type { Table } from '../../../api/schema.ts'
+import type { Column, Table } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { Dialog } from '../../../parts/dialog.tsx'
 import { plural } from '../../../parts/format.ts'
@@ -12,6 +12,10 @@ type Imported = { created: number; updated: number; skipped: number; dry_run: bo
 type BadLine = { line: number; message: string }
 
 const simple = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '')
+
+/** An import keeps the values of identity columns; what PostgreSQL computes it does not take. */
+const targetsOf = ({ columns }: Table): Column[] =>
+  columns.filter(({ isGenerated, isIdentity }) => !isGenerated || isIdentity)
 
 /** A CSV: which of its columns go where, a dry run with the lines that fail, and then all rows or none. */
 export function ImportDialog({
@@ -42,7 +46,7 @@ export function ImportDialog({
         const parsed = parseCsv(text)
         setRows(parsed)
         const find = (head: string | null): string =>
-          table.columns.find((column) => simple(column.name) === simple(head ?? ''))?.name ?? ''
+          targetsOf(table).find(({ name }) => simple(name) === simple(head ?? ''))?.name ?? ''
         setMapping((parsed[0] ?? []).map(find))
       })
       .catch(setError)
@@ -151,9 +155,9 @@ export function ImportDialog({
                       }
                     >
                       <option value="">leave out</option>
-                      {table.columns.map((column) => (
-                        <option key={column.name} value={column.name}>
-                          {column.name} ({column.type})
+                      {targetsOf(table).map(({ name, type }) => (
+                        <option key={name} value={name}>
+                          {name} ({type})
                         </option>
                       ))}
                     </select>

@@ -48,8 +48,8 @@ export function pasteCells({ table, columns, rows, store, mayWrite }: Given, { r
     const key = shown?.key ?? addRow(store)
     for (const [position, text] of line.entries()) {
       const target = columnOf(table, targets[position] ?? '')
-      // An empty cell of a new row means its default.
-      if (!target || (text === '' && !shown?.row)) continue
+      // An empty cell of a new row means its default, and of a copied row what PostgreSQL gives stays behind.
+      if (!target || target.isGenerated || (text === '' && !shown?.row)) continue
       try {
         setCell(store, key, target.name, parsePasted(target, text), shown?.row)
         cells++
@@ -69,7 +69,7 @@ export function clearCells({ table, columns, rows, store, mayWrite }: Given, ran
     if (!shown || !mayWrite(shown)) continue
     for (const { id } of inView(columns).slice(range.left, range.right + 1)) {
       const column = columnOf(table, id)
-      if (!column) continue
+      if (!column || column.isGenerated) continue
       const empty = column.nullable ? null : kindOf(column) === 'text' ? '' : rows.cellValue(shown, id)
       setCell(store, shown.key, id, shown.row === undefined ? undefined : empty, shown.row)
     }

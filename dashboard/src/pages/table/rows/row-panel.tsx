@@ -84,7 +84,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
                       className={edited?.has(title) ? 'field-value edited' : 'field-value'}
                       onClick={() => setEditing(title)}
                     >
-                      <span className="visually-hidden">{`${canWrite ? 'Edit' : 'Show'} ${visible(title)}: `}</span>
+                      <span className="visually-hidden">{`${canWrite && !one.isGenerated ? 'Edit' : 'Show'} ${visible(title)}: `}</span>
                       <Value value={value} />
                     </button>
                   </dd>
@@ -103,7 +103,7 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
           foreignKey={table.foreignKeys?.find(({ columns }) => columns.length === 1 && columns[0] === column.name)}
           value={edited?.has(column.name) ? edited.get(column.name) : row[column.name]}
           isNew={false}
-          readOnly={!canWrite}
+          readOnly={!canWrite || column.isGenerated}
           onDone={(value) => onSet(shown ?? row, column.name, value)}
           onClose={() => setEditing(null)}
         />

@@ -43,13 +43,18 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
   const canWrite = !isView && hasKey
   const canAdd = !isView
   const mayWrite = ({ row }: Shown): boolean => (row ? canWrite : canAdd)
+  const generated = useMemo(
+    () => new Set(table.columns.flatMap((column) => (column.isGenerated ? [column.name] : []))),
+    [table],
+  )
+  const mayWriteCell = (shown: Shown, column: string): boolean => mayWrite(shown) && !generated.has(column)
 
   const rows = useShownRows({ table, pages, edits, flashes })
   const { editing, edit, close } = useEditing({
     ...rows,
     table,
     choice,
-    mayWrite,
+    mayWrite: mayWriteCell,
     async readWhole({ key }, column) {
       const path = `/api/collections/${encodeURIComponent(name)}/${encodeURIComponent(key).replaceAll('%2C', ',')}`
       return (await core.send<RowData>('GET', path, { query: { fields: column } }))[column]
@@ -186,7 +191,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
           value={editing.value}
           typed={editing.typed}
           isNew={!editing.shown.row}
-          readOnly={!mayWrite(editing.shown)}
+          readOnly={!mayWriteCell(editing.shown, editing.column)}
           onDone={finish}
           onClose={close}
         />

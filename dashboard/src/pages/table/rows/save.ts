@@ -78,11 +78,23 @@ function requireOwners(core: Core, table: Table, edits: Edits): void {
   }
 }
 
+/** The API makes no row of nothing. */
+function requireValues(table: Table, { created }: Edits): void {
+  const empty = created.find(({ values }) => [...values.values()].every((value) => value === undefined))
+  if (!empty) return
+  const writable = table.columns.filter(({ isGenerated }) => !isGenerated)
+  const required = writable.filter((column) => !column.nullable && column.default === undefined && !column.isIdentity)
+  const columns = (required.length > 0 ? required : writable).map(({ name }) => name)
+  const message = `a new row needs a value: ${columns.length === 1 ? columns[0] : `one of ${columns.join(', ')}`}`
+  throw new Refused(empty.id, { message, columns, error: undefined })
+}
+
 /** Everything or nothing. Answers the id by which it can be undone. */
 export async function save(core: Core, name: string, table: Table, edits: Edits): Promise<string> {
   const { operations, keys } = operationsOf(edits)
   if (operations.length > MOST)
     throw new Error(`${operations.length} rows are too many for one batch: at most ${MOST}. Import a CSV instead.`)
+  requireValues(table, edits)
   requireOwners(core, table, edits)
   const requestId = newRequestId()
   const path = `/api/collections/${encodeURIComponent(name)}/batch`

@@ -25,7 +25,7 @@ type Rows = {
   indexOf(key: string): number
   /** There is no row at this place, and none is to come. */
   isBeyond(index: number): boolean
-  mayWrite(shown: Shown): boolean
+  mayWrite(shown: Shown, column: string): boolean
   cellValue(shown: Shown, column: string): unknown
   /** Where the grid has only the beginning of a value. */
   isCut(shown: Shown, column: string): boolean
@@ -52,7 +52,7 @@ export function useEditing(rows: Rows) {
         column: id,
         typed,
         value,
-        whole: !rows.mayWrite(shown) || !isInline(column, value) || (isForeign(table, id) && typed === undefined),
+        whole: !rows.mayWrite(shown, id) || !isInline(column, value) || (isForeign(table, id) && typed === undefined),
       })
     // At once wherever possible: the next key belongs to the editor.
     if (typed !== undefined || !rows.isCut(shown, id)) {

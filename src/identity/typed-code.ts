@@ -1,0 +1,2 @@
+/** People write codes in groups. */
+export const typedCode = (code: string): string => code.replace(/\s/g, '')
