@@ -238,7 +238,7 @@ export const jsonText = (status: number, text: JsonText): Reply => ({ status, js
 export const noContent: Reply = { status: 204 }
 export const noContentAfter = (work: Promise<unknown>): Promise<Reply> => work.then(() => noContent)
 
-const dryRunAnswer = t.object({
+export const dryRunAnswer = t.object({
   dry_run: t.object({
     status: t.integer({ description: 'the status of what would have been' }),
     answer: t.any({ description: 'its body; null where there is none' }),

@@ -68,7 +68,7 @@ export function typesOf({ paths, components: { schemas } }: Document): string {
     enums: enums.map(([name, type]) => `    ${key(name.slice(ENUM.length))}: ${print.returned(type, '    ')}`),
     functions: named('/api/rpc/').map(({ name, item: { post } }) => {
       const args = print.given(bodyOf(post?.requestBody) ?? {}, INDENT)
-      const result = bodyOf(post?.responses['200'])
+      const result = returnedBy(bodyOf(post?.responses['200']))
       const returns = [
         ...(result ? [print.returned(result, INDENT)] : []),
         ...(post?.responses['204'] ? ['undefined'] : []),
@@ -84,6 +84,14 @@ export function typesOf({ paths, components: { schemas } }: Document): string {
 }
 
 const bodyOf = (media: Media | undefined): JsonSchema | undefined => media?.content?.['application/json']?.schema
+
+const isDryRun = (type: JsonSchema): boolean => targetOf(type) === 'DryRun'
+
+/** What a function returns in a call that is no dry run. */
+function returnedBy(answer: JsonSchema = {}): JsonSchema | undefined {
+  const [only, ...others] = (answer.anyOf ?? [answer]).filter((type) => !isDryRun(type))
+  return others.length > 0 && only ? { anyOf: [only, ...others] } : only
+}
 
 /** The type of a key of one column, or a tuple. */
 function keyType(print: Printer, { properties = {} }: JsonSchema, { key: columns }: TableFacts): string {

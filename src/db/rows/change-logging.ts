@@ -1,5 +1,5 @@
 import type { Appender, ChangeAction, ChangedRows } from '../changes/append.ts'
-import { rowJson } from '../schema/row-json.ts'
+import { isLoggedOtherwise, rowJson } from '../schema/row-json.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
@@ -24,9 +24,10 @@ export const oldImage = (target: TableView, log: Appender): Sql =>
     ? safeJson(target.table, rowJson(target.schema, target.table, target.viewer.role, ROW))
     : log.wholeRow(target.table, keyObject(target.table))
 
-/** The log keeps whole rows. If the writer may not read every column, the server reads the row again. */
+/** The log keeps whole rows in its own form. If these are not what the writer is answered, the server reads the row again. */
 export const seesWholeRow = ({ table, viewer }: TableView): boolean =>
-  columnsFor(table, viewer.role).length === table.columns.size || keyFor(table, viewer.role).length === 0
+  (columnsFor(table, viewer.role).length === table.columns.size && !isLoggedOtherwise(table)) ||
+  keyFor(table, viewer.role).length === 0
 
 const newImage = (target: TableView, log: Appender): Sql =>
   seesWholeRow(target) ? safeJson(target.table, sql`${MADE}.svc_json`) : log.wholeRow(target.table, sql`${MADE}.svc_pk`)

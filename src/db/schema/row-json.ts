@@ -4,12 +4,19 @@ import type { Column, JsonForm, Schema, Table } from './snapshot.ts'
 import { isSpatial, toGeoJson } from './spatial-conversion.ts'
 import { columnsFor } from './viewer.ts'
 
+/** PostgreSQL writes it as text, also in the change log. */
+const isOid = (type: JsonForm): boolean => (type.element ?? type).baseType === 'oid'
+
 /** Whether our JSON of this type differs from PostgreSQL's. */
-export const isConverted = (type: JsonForm): boolean => isSpatial(type) || type.isVector
+export const isConverted = (type: JsonForm): boolean => isSpatial(type) || type.isVector || isOid(type)
+
+/** Whether rows are answered in another form than that of the change log. */
+export const isLoggedOtherwise = ({ columns }: Table): boolean => [...columns.values()].some(isOid)
 
 /** A value of the type as it appears in JSON. */
 export function valueJson(schema: Schema, type: JsonForm, value: Sql): Sql {
   if (isSpatial(type)) return toGeoJson(schema, type, value)
+  if (isOid(type)) return type.isArray ? sql`${value}::pg_catalog.int8[]` : sql`${value}::pg_catalog.int8`
   // pgvector writes a vector the way JSON writes an array of numbers.
   return type.isVector ? sql`${value}::text::pg_catalog.json` : value
 }

@@ -121,11 +121,13 @@ export type ColumnType = {
 export type ElementType = Pick<ColumnType, 'baseType' | 'typeKind' | 'isArray'>
 
 /** What decides the JSON form of a type. */
-export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
+export type JsonForm = Pick<
+  Column,
+  'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType' | 'baseType' | 'isArray' | 'element'
+>
 
 /** The type of a value that a function takes or returns. */
-export type ValueType = JsonForm &
-  Pick<ColumnType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'element' | 'enumValues'>
+export type ValueType = JsonForm & Pick<ColumnType, 'type' | 'typeKind' | 'enumValues'>
 
 export type ForeignKey = {
   readonly constraintName: string

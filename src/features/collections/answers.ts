@@ -78,20 +78,30 @@ const merge = t.oneOf(['true', 'ignore'], {
 })
 export const upsertQuery = { onConflict, merge }
 
-const cursorPage = t.object({
-  items: t.array(t.row),
-  perPage: t.integer(),
-  nextCursor: t.nullable(t.string()),
-  totalItems: t.optional(t.integer()),
-  totalPages: t.optional(t.integer()),
-})
+const cursorPageOf = <T>(item: t.JsonType<T>) =>
+  t.object({
+    items: t.array(item),
+    perPage: t.integer(),
+    nextCursor: t.nullable(t.string()),
+    totalItems: t.optional(t.integer()),
+    totalPages: t.optional(t.integer()),
+  })
 
 const more = t.object({
   totalIsEstimate: t.optional(t.boolean()),
   facets: t.optional(t.record(t.array(t.object({ value: t.any(), count: t.integer() })))),
 })
 
-export const rows = t.union(t.merged(t.pageOf(t.row), more), t.merged(cursorPage, more))
+/** Not the whole row of its table, as `t.row` is. */
+const part = t.record(t.any(), { description: 'what `fields` or `aggregate` asked for' })
+
+export const rowOrPart = t.union(t.row, part)
+export const rows = t.union(
+  t.merged(t.pageOf(t.row), more),
+  t.merged(cursorPageOf(t.row), more),
+  t.merged(t.pageOf(part), more),
+  t.merged(cursorPageOf(part), more),
+)
 
 const { filter, sort, fields, search } = listQuery
 export const exportQuery = { filter, sort, fields, search }

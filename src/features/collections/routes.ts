@@ -133,7 +133,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       limit: 'api',
       params: answers.byKey,
       query: answers.rowQuery,
-      answers: { 200: t.row },
+      answers: { 200: answers.rowOrPart },
       handle: async (call) =>
         at(call, async (target) => {
           if (call.query['as_of'] !== undefined) return past.read(call, target)

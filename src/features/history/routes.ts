@@ -28,7 +28,7 @@ const change = t.object({
   action: t.oneOf(['create', 'update', 'delete', 'truncate']),
   table: t.string(),
   key: t.any({ description: 'the primary key: a value, or an array of several' }),
-  actor: t.nullable(t.row),
+  actor: t.nullable(t.record(t.any(), { description: 'who made it' })),
   request_id: t.nullable(t.string()),
   undoes: t.optional(t.any()),
   changes: t.record(t.any(), { description: '{column: {old, new}}' }),

@@ -3,10 +3,10 @@ import { TimeSlice } from '../../core/time-slice.ts'
 import { isVisible } from '../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
-import type { Route } from '../../http/route.ts'
+import { dryRunAnswer, type Route } from '../../http/route.ts'
 import { ComponentNames } from './component-names.ts'
 import { type FunctionEntry, functionEntry } from './function.ts'
-import { jsonContent, operationOf, pathOf, queryParameter } from './operation.ts'
+import { DRY_RUN, jsonContent, operationOf, pathOf, queryParameter } from './operation.ts'
 import { tableEntries } from './table.ts'
 
 export type DocumentInput = {
@@ -21,7 +21,10 @@ export type DocumentInput = {
 /** The OpenAPI 3.1 document as JSON text, in pieces. Yields to other requests on a large schema. */
 export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string[]> {
   const paths = new Map<string, string>()
-  const components = new Map<string, string>([['Failure', JSON.stringify(t.failure)]])
+  const components = new Map<string, string>([
+    ['Failure', JSON.stringify(t.failure)],
+    [DRY_RUN, JSON.stringify(dryRunAnswer)],
+  ])
   const ids = new Set<string>()
   const put = (path: string, item: object): void => {
     const named = Object.entries(item).map(([method, operation]) => {

@@ -1,9 +1,9 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { findFunctions, isVisible, mayExecute } from '../../db/schema/lookup.ts'
-import type { Fn, Schema } from '../../db/schema/snapshot.ts'
+import type { Fn, Parameter, Schema } from '../../db/schema/snapshot.ts'
 import { type ComponentNames, Enums, ref } from './component-names.ts'
-import { failures, jsonContent } from './operation.ts'
+import { DRY_RUN, failures, jsonContent } from './operation.ts'
 import { nameOf } from './table.ts'
 import { type EnumRef, valueType } from './value-type.ts'
 
@@ -37,7 +37,7 @@ export function functionEntry(
     ...(first.comment !== undefined && { description: first.comment }),
     requestBody: { content: jsonContent(either(callable.map((fn) => argumentsOf(fn, enums.ref)))) },
     responses: {
-      ...(results.length > 0 && { 200: { description: 'What it returns', content: jsonContent(either(results)) } }),
+      200: { description: 'What it returns', content: jsonContent(either([...results, ref(DRY_RUN)])) },
       ...(callable.some((fn) => fn.isVoid) && { 204: { description: 'No content' } }),
       ...failures,
     },
@@ -49,10 +49,11 @@ const either = (types: readonly t.JsonSchema[]): t.JsonSchema =>
   types.length === 1 && types[0] ? types[0] : t.union(...types)
 
 function argumentsOf({ parameters }: Fn, enumRef: EnumRef): t.JsonSchema {
-  const required = parameters.filter(({ hasDefault, isVariadic }) => !hasDefault && !isVariadic).map(({ name }) => name)
+  const required = parameters.filter(({ hasDefault }) => !hasDefault).map(({ name }) => name)
+  const typeOf = (parameter: Parameter): t.JsonSchema => t.nullable(valueType(parameter, enumRef))
   return {
     type: 'object',
-    properties: Object.fromEntries(parameters.map((parameter) => [parameter.name, valueType(parameter, enumRef)])),
+    properties: Object.fromEntries(parameters.map((parameter) => [parameter.name, typeOf(parameter)])),
     ...(required.length > 0 && { required }),
   }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
+import { Ajv2020 } from 'ajv/dist/2020.js'
 import { startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'api.schemas': ['public', 'side'] } })
@@ -20,6 +21,12 @@ await api.sql(`
   create function add(a int, b int default 1) returns int language sql as 'select a + b';
   create function add(a text) returns text language sql as 'select a';
   create function busiest() returns setof posts language sql as 'select * from posts';
+  create domain ref as oid;
+  create table things (id int primary key, o oid not null, os oid[], r ref, n int);
+  insert into things values (1, 4294967295, '{1,null}', 7, 3), (2, 0, null, null, null);
+  create function things_of(o oid) returns setof things language sql stable as 'select * from things t where t.o = things_of.o';
+  create function next_oid(o oid, more oid[] default null) returns oid language sql as 'select (o::int8 + 1)::oid';
+  create function longest(variadic words text[]) returns text language sql as 'select max(w) from unnest(words) w';
   create function nothing() returns void language sql as '';
   create function private() returns int language sql as 'select 1';
   revoke all on hidden from svc_anon, svc_authenticated;
@@ -107,15 +114,66 @@ test('tables are described with what they can do, from the declarations of the g
   for (const name of Object.keys(declared?.contract.query ?? {})) assert.ok(document.components.parameters[name], name)
 })
 
+test('what is answered is as it is described', async () => {
+  const ana = await api.signUp('things@x.test')
+  await api.sql(`select svc.open_history('public.things', actor => true)`)
+  const { components, paths } = (await read(ana.token)).body
+  const ajv = new Ajv2020({ strict: false, validateFormats: false })
+  const isDescribed = async (line: 'GET' | 'POST' | 'PATCH', path: `/${string}`, rest: string, options = {}) => {
+    const { status, body, text } = await api.call(`${line} /${path.slice(1).replace('{id}', '1')}${rest}`, {
+      as: ana.token,
+      ...options,
+    })
+    const declared = paths[path][line.toLowerCase()].responses[status]
+    assert.ok(declared, `${line} ${path}${rest} ${status} ${text}`)
+    const validate = ajv.compile({ ...declared.content['application/json'].schema, components })
+    const isValid: boolean = validate(body)
+    assert.ok(isValid, `${line} ${path}${rest} ${text} ${JSON.stringify(validate.errors)}`)
+    return body
+  }
+  const [list, one] = ['/api/collections/things', '/api/collections/things/{id}'] as const
+  const { items } = await isDescribed('GET', list, '?sort=id')
+  assert.deepEqual(items[0], { id: 1, o: 4294967295, os: [1, null], r: 7, n: 3 })
+  await isDescribed('GET', list, '?fields=n&facets=o')
+  await isDescribed('GET', list, '?cursor=&fields=o')
+  await isDescribed('GET', list, '?aggregate=count,sum(n),max(o)&group=o')
+  await isDescribed('GET', one, '')
+  await isDescribed('GET', one, '?fields=os')
+  assert.equal((await isDescribed('PATCH', one, '', { json: { n: 4, o: 4294967294 } })).o, 4294967294)
+  const history = await isDescribed('GET', '/api/collections/things/{id}/history', '')
+  assert.equal(history.items[0].actor.id, ana.user.id)
+  assert.ok(!JSON.stringify(paths['/api/collections/things/{id}/history'].get).includes('Row.things'))
+  await isDescribed('POST', '/api/rpc/things_of', '', { json: { o: 4294967294 } })
+  assert.equal(await isDescribed('POST', '/api/rpc/next_oid', '', { json: { o: 4294967294, more: null } }), 4294967295)
+  const headers = { 'dry-run': 'true' }
+  assert.equal((await isDescribed('POST', '/api/rpc/next_oid', '', { json: { o: 1 }, headers })).dry_run.answer, 2)
+  assert.equal((await isDescribed('POST', '/api/rpc/nothing', '', { headers })).dry_run.status, 204)
+  const { data } = (
+    await api.call('POST /api/graphql', { json: { query: '{ things(where: {o: {_gte: 1}}) { o os r } }' } })
+  ).body
+  assert.deepEqual(data.things, [{ o: 4294967294, os: [1, null], r: 7 }])
+})
+
+test('arguments are described as a call takes them', () => {
+  const argsOf = (name: string) =>
+    document.paths[`/api/rpc/${name}`].post.requestBody.content['application/json'].schema
+  assert.deepEqual(argsOf('longest').required, ['words'])
+  const { required, properties } = argsOf('next_oid')
+  assert.deepEqual(required, ['o'])
+  const ajv = new Ajv2020({ strict: false, validateFormats: false })
+  for (const o of [1, null]) assert.ok(ajv.validate(properties.o, o))
+  assert.ok(!ajv.validate(properties.o, true))
+})
+
 test('functions are described with their arguments and results', () => {
   const { post } = document.paths['/api/rpc/add']
   const [one, two] = post.requestBody.content['application/json'].schema.anyOf
   assert.deepEqual([one.required, two.required], [['a'], ['a']])
   assert.equal(
-    document.paths['/api/rpc/busiest'].post.responses[200].content['application/json'].schema.items.$ref,
+    document.paths['/api/rpc/busiest'].post.responses[200].content['application/json'].schema.anyOf[0].items.$ref,
     '#/components/schemas/Row.posts',
   )
-  assert.deepEqual(Object.keys(document.paths['/api/rpc/nothing'].post.responses), ['204', 'default'])
+  assert.deepEqual(Object.keys(document.paths['/api/rpc/nothing'].post.responses), ['200', '204', 'default'])
 })
 
 test('nobody is told what they may not use', async () => {

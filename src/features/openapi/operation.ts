@@ -15,6 +15,9 @@ export type ApiOperation = {
   responses: Readonly<Record<string, object>>
 }
 
+/** The component of what a call answers that is a dry run. */
+export const DRY_RUN = 'DryRun'
+
 export const failures = { default: { $ref: '#/components/responses/Failure' } }
 
 /** A route as an OpenAPI operation. */

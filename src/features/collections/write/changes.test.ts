@@ -201,3 +201,27 @@ test('tables of realtime.watch are watched from the start; one that is not there
   await second.call('POST /api/collections/posts', { json: { id: 61 } })
   assert.equal((await changes()).length, 3)
 })
+
+test('the log has one form of an oid, whoever wrote it, and answers have its number', async () => {
+  await api.sql('create table refs (id int primary key, o oid, os oid[])')
+  const write = async (line: `${'POST' | 'PATCH' | 'DELETE'} /${string}`, json?: object) =>
+    (await api.call(line, json ? { json } : {})).body
+  const all = async () => {
+    const made = await write('POST /api/collections/refs', { id: 1, o: 7, os: [8] })
+    assert.deepEqual(made, { id: 1, o: 7, os: [8] })
+    assert.deepEqual((await write('PATCH /api/collections/refs/1', { o: '9' })).o, 9)
+    const operations = [
+      { method: 'update', id: 1, body: { o: 10 } },
+      { method: 'delete', id: 1 },
+    ]
+    assert.equal((await write('POST /api/collections/refs/batch', { operations }))[0].body.o, 10)
+    return (await changes()).map(({ action, record, old }) => [action, record, old])
+  }
+  const byServer = await all()
+  await api.sql(`truncate svc.change_log, svc.change_packs; select svc.watch('refs')`)
+  await eventually(async () => {
+    await api.sql('delete from refs; truncate svc.change_log, svc.change_packs')
+    assert.deepEqual(await all(), byServer)
+  })
+  assert.equal(byServer.length, 4)
+})

@@ -110,6 +110,7 @@ const BY_BASE_TYPE: ReadonlyMap<string, GraphQLScalarType> = new Map(
     int2: GraphQLInt,
     int4: GraphQLInt,
     int8: Big,
+    oid: Big,
     float4: GraphQLFloat,
     float8: GraphQLFloat,
     numeric: Numeric,
