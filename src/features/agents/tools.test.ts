@@ -84,10 +84,10 @@ test('a write is tried, then confirmed, and can be undone', async () => {
 test('what is computed of a row is told, and does not keep it from being undone', {
   skip: withoutVirtualColumns,
 }, async () => {
-  await api.sql(`create table lines (id int primary key, owner uuid default svc.uid(), body text,
+  await api.sql(`create table verses (id int primary key, owner uuid default svc.uid(), body text,
       loud text generated always as (upper(body)));
-    alter table lines enable row level security; create policy own on lines using (owner = svc.uid());
-    grant all on lines to svc_authenticated; select svc.watch('lines')`)
+    alter table verses enable row level security; create policy own on verses using (owner = svc.uid());
+    grant all on verses to svc_authenticated; select svc.watch('verses')`)
   const tool = agentTools(api, (await agentTokens(api, bo)).access)
   const confirmed = async (name: string, request: object) => {
     const { content: tried } = await tool(name, request)
@@ -95,13 +95,13 @@ test('what is computed of a row is told, and does not keep it from being undone'
     return { changes: tried.changes?.[0].changes, request_id: done.request_id, error: done.error }
   }
   await eventually(async () =>
-    assert.ok((await confirmed('create', { table: 'lines', body: { id: 1, body: 'a' } })).request_id),
+    assert.ok((await confirmed('create', { table: 'verses', body: { id: 1, body: 'a' } })).request_id),
   )
-  const { changes, request_id } = await confirmed('update', { table: 'lines', id: '1', body: { body: 'b' } })
+  const { changes, request_id } = await confirmed('update', { table: 'verses', id: '1', body: { body: 'b' } })
   assert.deepEqual(changes, { body: { old: 'a', new: 'b' }, loud: { old: 'A', new: 'B' } })
-  await api.sql(`alter table lines alter loud set expression as (body || '!')`)
+  await api.sql(`alter table verses alter loud set expression as (body || '!')`)
   assert.equal((await confirmed('undo', { request_id })).error, undefined)
-  assert.deepEqual(await api.sql('select body, loud from lines'), [{ body: 'a', loud: 'a!' }])
+  assert.deepEqual(await api.sql('select body, loud from verses'), [{ body: 'a', loud: 'a!' }])
 })
 
 const settings = {
