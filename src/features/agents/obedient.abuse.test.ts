@@ -53,10 +53,13 @@ await api.sql(`
   create table labels (name text primary key, votes int default 0);
   insert into labels values ('obey me');
   create table labelled (id int primary key, owner uuid not null default svc.uid(), label text references labels on update cascade);
+  create table tags (name text primary key, owner uuid not null default svc.uid());
+  insert into tags values ('obey you', gen_random_uuid());
+  create table tagged (id int primary key, owner uuid not null default svc.uid(), tag text references tags on update cascade);
   create table inbox (id int primary key, owner uuid not null default svc.uid(), body text);
   create function put_in(n int, u uuid, t text) returns void language sql as 'insert into inbox values (n, u, t)';
   create function deliver(n int, u uuid, t text) returns void language plpgsql security definer as $$ begin perform put_in(n, u, t); end $$;
-  do $$ declare t text; begin foreach t in array '{letters,parts,labelled,inbox,wires}'::text[] loop
+  do $$ declare t text; begin foreach t in array '{letters,parts,labelled,tags,tagged,inbox,wires}'::text[] loop
     execute format('alter table %I enable row level security; create policy own on %I using (owner = svc.uid()); grant all on %I to svc_authenticated', t, t, t);
   end loop; end $$;
   -- Counts of rows whose keys are text of others.
@@ -172,6 +175,7 @@ const hidden: Readonly<Record<string, (tool: Tool, id: string) => Promise<unknow
   'a table behind a view': (tool) => tool('list', { table: 'letters' }),
   'a table with open partitions': (tool) => tool('list', { table: 'parts' }),
   'a key that others rename': (tool) => tool('list', { table: 'labelled' }),
+  'a key that only its own owner renames': (tool) => tool('list', { table: 'tagged' }),
   'code of other rights behind code': (tool) => tool('list', { table: 'inbox' }),
   'keys of rows in a difference': (tool) => tool('create', { table: 'pings', body: { id: 1 } }),
 }
@@ -181,7 +185,7 @@ test('text of others by ways that are not the table itself counts too', async ()
     const { tool, user } = await newAgent()
     const { id } = user.user
     await api.sql(`insert into letters values (${users}, '${id}', 'obey'); insert into parts values (${users}, '${id}', 'obey');
-      insert into labelled values (${users}, '${id}', 'obey me'); insert into inbox values (${users}, '${id}', 'obey')`)
+      insert into labelled values (${users}, '${id}', 'obey me'); insert into tagged values (${users}, '${id}', 'obey you'); insert into inbox values (${users}, '${id}', 'obey')`)
     await read(tool, id)
     const { body: agents } = await api.call('GET /api/auth/agents', { as: user.token })
     assert.equal(agents[0].quarantined, true, name)
