@@ -16,7 +16,7 @@ type ApiKey = {
 
 const KEYS = '/api/admin/api-keys'
 
-export async function listKeys(context: Context): Promise<number> {
+export async function listApiKeys(context: Context): Promise<number> {
   const items: ApiKey[] = []
   for await (const key of allPages<ApiKey>(context, KEYS)) items.push(key)
   if (context.json) context.print(JSON.stringify({ items, totalItems: items.length }))
@@ -31,7 +31,7 @@ export async function listKeys(context: Context): Promise<number> {
 }
 
 /** The key is shown here, once. */
-export async function createKey(context: Context): Promise<number> {
+export async function createApiKey(context: Context): Promise<number> {
   const [user, name, scope, tables, app] = ['user', 'name', 'scope', 'tables', 'app'].map((flag) => context.flag(flag))
   if (typeof user !== 'string' || typeof name !== 'string') throw new UsageError(context.usage)
   const allowedTables = typeof tables === 'string' ? tables.split(',').map((table) => table.trim()) : undefined
@@ -47,7 +47,7 @@ export async function createKey(context: Context): Promise<number> {
   return 0
 }
 
-export async function revokeKey(context: Context): Promise<number> {
+export async function revokeApiKey(context: Context): Promise<number> {
   const [id = ''] = context.args
   await fetchAdmin(context, `${KEYS}/${encodeURIComponent(id)}`, { method: 'DELETE' })
   context.print(context.json ? JSON.stringify({ id, done: 'revoked' }) : 'revoked')

@@ -1,10 +1,10 @@
+import { adoptCommands } from './adopt-commands.ts'
+import { backupCommands } from './backup-commands.ts'
 import { type Command, UsageError } from './command/command.ts'
-import { adoptCommands } from './commands/adopt.ts'
-import { backupsCommands } from './commands/backups.ts'
-import { dataCommands } from './commands/data.ts'
-import { filesCommands } from './commands/files.ts'
-import { peopleCommands } from './commands/people.ts'
-import { serverCommands } from './commands/server.ts'
+import { dataCommands } from './data-commands.ts'
+import { fileCommands } from './file-commands.ts'
+import { peopleCommands } from './people-commands.ts'
+import { serverCommands } from './server-commands.ts'
 
 const completion: Command = {
   usage: 'completion bash|zsh|fish',
@@ -27,8 +27,8 @@ export const commands: ReadonlyMap<string, Command> = new Map(
   Object.entries({
     ...serverCommands,
     ...dataCommands,
-    ...backupsCommands,
-    ...filesCommands,
+    ...backupCommands,
+    ...fileCommands,
     ...peopleCommands,
     ...adoptCommands,
     completion,

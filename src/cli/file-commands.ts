@@ -1,6 +1,6 @@
-import type { Command } from '../command/command.ts'
+import type { Command } from './command/command.ts'
 
-export const filesCommands: Readonly<Record<string, Command>> = {
+export const fileCommands: Readonly<Record<string, Command>> = {
   'sites deploy': {
     usage: 'sites deploy <dir> --site <slug>',
     args: ['dir'],
@@ -12,7 +12,7 @@ export const filesCommands: Readonly<Record<string, Command>> = {
     about: { site: 'the slug of the site' },
     flags: { site: 'string' },
     usesServer: true,
-    run: async (context) => (await import('../files/deploy.ts')).deploy(context),
+    run: async (context) => (await import('./files/deploy.ts')).deploy(context),
   },
   'storage ls': {
     usage: 'storage ls <bucket> [<prefix>]',
@@ -20,7 +20,7 @@ export const filesCommands: Readonly<Record<string, Command>> = {
     summary: 'list files of a bucket',
     examples: ['svc storage ls photos', 'svc storage ls photos 2026/'],
     usesServer: true,
-    run: async (context) => (await import('../files/storage.ts')).listFiles(context),
+    run: async (context) => (await import('./files/storage.ts')).listFiles(context),
   },
   'storage get': {
     usage: 'storage get <bucket>/<name> [<file>]',
@@ -28,7 +28,7 @@ export const filesCommands: Readonly<Record<string, Command>> = {
     summary: 'download a file; - writes it to stdout',
     examples: ['svc storage get photos/cat.jpg', 'svc storage get photos/cat.jpg - > cat.jpg'],
     usesServer: true,
-    run: async (context) => (await import('../files/storage.ts')).getFile(context),
+    run: async (context) => (await import('./files/storage.ts')).getFile(context),
   },
   'storage put': {
     usage: 'storage put <file> <bucket>[/<name>]',
@@ -36,6 +36,6 @@ export const filesCommands: Readonly<Record<string, Command>> = {
     summary: 'upload a file',
     examples: ['svc storage put cat.jpg photos', 'svc storage put cat.jpg photos/pets/cat.jpg'],
     usesServer: true,
-    run: async (context) => (await import('../files/storage.ts')).putFile(context),
+    run: async (context) => (await import('./files/storage.ts')).putFile(context),
   },
 }

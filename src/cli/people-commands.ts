@@ -1,5 +1,5 @@
-import type { Command } from '../command/command.ts'
-import type { UserAction } from '../users.ts'
+import type { Command } from './command/command.ts'
+import type { UserAction } from './users.ts'
 
 type About = Omit<Command, 'run' | 'usage' | 'usesServer'>
 
@@ -10,7 +10,7 @@ const user = (action: UserAction, more: string, about: About): Command => ({
   usage: `users ${action}${more}`,
   usesServer: true,
   ...about,
-  run: async (context) => (await import('../users.ts')).users(action, context),
+  run: async (context) => (await import('./users.ts')).users(action, context),
 })
 
 export const peopleCommands: Readonly<Record<string, Command>> = {
@@ -18,7 +18,7 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
     usage: 'admin reset-password',
     summary: 'make a new admin password; all admin tokens end',
     examples: ['svc admin reset-password', 'svc admin reset-password --data-dir /srv/savanna'],
-    run: async (context) => (await import('../reset-password.ts')).resetPassword(context),
+    run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
   },
   'admin add': {
     usage: 'admin add <address> [--role <role>] [--name <name>]',
@@ -28,7 +28,7 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
     about: { role: 'owner, operator or viewer', name: 'default: the address' },
     flags: { role: 'string', name: 'string' },
     usesServer: true,
-    run: async (context) => (await import('../admins.ts')).addAdmin(context),
+    run: async (context) => (await import('./admins.ts')).addAdmin(context),
   },
   'admin remove': {
     usage: 'admin remove <id or address>',
@@ -36,14 +36,14 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
     summary: 'remove an administrator; the tokens end',
     examples: ['svc admin remove ann@example.com', 'svc admin remove 5b1f0c1e-8d0f-4a55-9a3c-1d5c0e1b2a3f'],
     usesServer: true,
-    run: async (context) => (await import('../admins.ts')).removeAdmin(context),
+    run: async (context) => (await import('./admins.ts')).removeAdmin(context),
   },
   'admin list': {
     usage: 'admin list',
     summary: 'administrators and their roles',
     examples: ['svc admin list', 'svc admin list --json'],
     usesServer: true,
-    run: async (context) => (await import('../admins.ts')).listAdmins(context),
+    run: async (context) => (await import('./admins.ts')).listAdmins(context),
   },
   'users list': user('list', ' [--search <part of the address>]', {
     summary: 'users, newest first',
@@ -148,14 +148,14 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
       rounds: 'Firebase: rounds; default: 8',
       'mem-cost': 'Firebase: mem_cost; default: 14',
     },
-    run: async (context) => (await import('../users-import/import.ts')).importUsers(context),
+    run: async (context) => (await import('./users-import/import.ts')).importUsers(context),
   },
   'apikeys list': {
     usage: 'apikeys list',
     summary: 'API keys of all users, newest first, revoked ones too',
     examples: ['svc apikeys list', 'svc apikeys list --json'],
     usesServer: true,
-    run: async (context) => (await import('../api-keys.ts')).listKeys(context),
+    run: async (context) => (await import('./api-keys.ts')).listApiKeys(context),
   },
   'apikeys create': {
     usage: 'apikeys create --user <id or address> --name <name> [--scope] [--tables] [--app]',
@@ -173,7 +173,7 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
       app: 'the id of the app whose limits count',
     },
     usesServer: true,
-    run: async (context) => (await import('../api-keys.ts')).createKey(context),
+    run: async (context) => (await import('./api-keys.ts')).createApiKey(context),
   },
   'apikeys revoke': {
     usage: 'apikeys revoke <id>',
@@ -184,6 +184,6 @@ export const peopleCommands: Readonly<Record<string, Command>> = {
       'svc apikeys revoke 5b1f0c1e-8d0f-4a55-9a3c-1d5c0e1b2a3f --json',
     ],
     usesServer: true,
-    run: async (context) => (await import('../api-keys.ts')).revokeKey(context),
+    run: async (context) => (await import('./api-keys.ts')).revokeApiKey(context),
   },
 }

@@ -1,4 +1,4 @@
-import type { Command } from '../command/command.ts'
+import type { Command } from './command/command.ts'
 
 export const adoptCommands: Readonly<Record<string, Command>> = {
   'adopt pocketbase': {
@@ -13,7 +13,7 @@ export const adoptCommands: Readonly<Record<string, Command>> = {
       'relation-views': 'make a view <collection>_<field> of each relation to several records, for joins',
     },
     flags: { apply: 'boolean', out: 'string', profile: 'string', 'relation-views': 'boolean' },
-    run: async (context) => (await import('../adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
+    run: async (context) => (await import('./adopt/pocketbase/pocketbase.ts')).adoptPocketbase(context),
   },
   'adopt supabase': {
     usage:
@@ -32,7 +32,7 @@ export const adoptCommands: Readonly<Record<string, Command>> = {
       undo: 'take away what --in-place added',
     },
     flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean', undo: 'boolean' },
-    run: async (context) => (await import('../adopt/supabase/supabase.ts')).adoptSupabase(context),
+    run: async (context) => (await import('./adopt/supabase/supabase.ts')).adoptSupabase(context),
   },
   'adopt allyourbase': {
     usage: 'adopt allyourbase <postgres://…> [--files <folder>] [--apply | --out <dir>] | --in-place [--apply]',
@@ -46,6 +46,6 @@ export const adoptCommands: Readonly<Record<string, Command>> = {
       'in-place': 'the database that the server runs on is the one of AllYourBase',
     },
     flags: { apply: 'boolean', out: 'string', files: 'string', 'in-place': 'boolean' },
-    run: async (context) => (await import('../adopt/allyourbase/allyourbase.ts')).adoptAllYourBase(context),
+    run: async (context) => (await import('./adopt/allyourbase/allyourbase.ts')).adoptAllYourBase(context),
   },
 }

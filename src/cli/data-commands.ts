@@ -1,4 +1,4 @@
-import type { Command } from '../command/command.ts'
+import type { Command } from './command/command.ts'
 
 export const dataCommands: Readonly<Record<string, Command>> = {
   sql: {
@@ -7,7 +7,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     summary: 'run SQL through the server; - reads it from stdin',
     examples: ["svc sql 'select count(*) from svc.users'", 'svc sql - < report.sql'],
     usesServer: true,
-    run: async (context) => (await import('../sql.ts')).sqlCommand(context),
+    run: async (context) => (await import('./sql.ts')).sqlCommand(context),
   },
   history: {
     usage: 'history <table> <id>',
@@ -15,7 +15,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     summary: 'the changes of a row, newest first',
     examples: ['svc history orders 42', 'svc history orders 42 --json'],
     usesServer: true,
-    run: async (context) => (await import('../history.ts')).historyCommand(context),
+    run: async (context) => (await import('./history.ts')).historyCommand(context),
   },
   undo: {
     usage: 'undo --request <id> | --transaction <id> [--dry-run] [--force]',
@@ -29,33 +29,33 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     },
     flags: { request: 'string', transaction: 'string', 'dry-run': 'boolean', force: 'boolean' },
     usesServer: true,
-    run: async (context) => (await import('../history.ts')).undoCommand(context),
+    run: async (context) => (await import('./history.ts')).undoCommand(context),
   },
   advise: {
     usage: 'advise',
     summary: 'what would make the database faster or safer, with SQL to apply',
     examples: ['svc advise', 'svc advise --json'],
     usesServer: true,
-    run: async (context) => (await import('../advise.ts')).adviseCommand(context),
+    run: async (context) => (await import('./advise.ts')).adviseCommand(context),
   },
   'migrate up': {
     usage: 'migrate up',
     summary: 'apply the migrations that are not applied yet',
     examples: ['svc migrate up', 'svc migrate up --database-url postgres://localhost/shop'],
-    run: async (context) => (await import('../migrate.ts')).up(context),
+    run: async (context) => (await import('./migrate.ts')).up(context),
   },
   'migrate create': {
     usage: 'migrate create <name>',
     args: ['name'],
     summary: 'make an empty migration file',
     examples: ['svc migrate create add_orders', 'svc migrate create drop_old_prices'],
-    run: async (context) => (await import('../migrate.ts')).create(context),
+    run: async (context) => (await import('./migrate.ts')).create(context),
   },
   'migrate status': {
     usage: 'migrate status',
     summary: 'which migrations are applied',
     examples: ['svc migrate status', 'svc migrate status --json'],
-    run: async (context) => (await import('../migrate.ts')).migrationStatus(context),
+    run: async (context) => (await import('./migrate.ts')).migrationStatus(context),
   },
   types: {
     usage: 'types [--out <file>] [--watch]',
@@ -64,7 +64,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     about: { out: 'default: standard output', watch: 'write again when the schema changes' },
     flags: { out: 'string', watch: 'boolean' },
     usesServer: true,
-    run: async (context) => (await import('../typescript/write-types.ts')).writeTypes(context),
+    run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
   },
   export: {
     usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
@@ -79,7 +79,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     },
     flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
     usesServer: true,
-    run: async (context) => (await import('../files/bulk.ts')).exportTable(context),
+    run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
   },
   import: {
     usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
@@ -93,7 +93,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     },
     flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
     usesServer: true,
-    run: async (context) => (await import('../files/bulk.ts')).importTable(context),
+    run: async (context) => (await import('./files/bulk.ts')).importTable(context),
   },
   'rls snapshot': {
     usage: 'rls snapshot [<file>] [--users <a,b>]',
@@ -103,7 +103,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     about: { users: 'addresses or ids of users to try, separated by commas' },
     flags: { users: 'string' },
     usesServer: true,
-    run: async (context) => (await import('../rls.ts')).snapshot(context),
+    run: async (context) => (await import('./rls.ts')).snapshot(context),
   },
   'rls diff': {
     usage: 'rls diff [<file>]',
@@ -111,6 +111,6 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     summary: 'what changed since that snapshot; exit code 1 when anything did',
     examples: ['svc rls diff', 'svc rls diff access.txt'],
     usesServer: true,
-    run: async (context) => (await import('../rls.ts')).diff(context),
+    run: async (context) => (await import('./rls.ts')).diff(context),
   },
 }

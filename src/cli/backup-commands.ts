@@ -1,13 +1,13 @@
-import type { Command } from '../command/command.ts'
+import type { Command } from './command/command.ts'
 
-export const backupsCommands: Readonly<Record<string, Command>> = {
+export const backupCommands: Readonly<Record<string, Command>> = {
   backup: {
     examples: ['svc backup --to /srv/backups', 'svc backup --to s3://backups/shop --files'],
     about: { to: 'a folder or s3://bucket/prefix; default: backup.to', files: 'copy files that lie in S3 too' },
     usage: 'backup [--to <folder or s3://…>] [--files]',
     summary: 'take a backup of the database and its files; --files copies files that lie in S3 too',
     flags: { to: 'string', files: 'boolean' },
-    run: async (context) => (await import('../backup.ts')).backup(context),
+    run: async (context) => (await import('./backup.ts')).backup(context),
   },
   'backup list': {
     examples: ['svc backup list', 'svc backup list --json'],
@@ -15,7 +15,7 @@ export const backupsCommands: Readonly<Record<string, Command>> = {
     usage: 'backup list [--to <target>]',
     summary: 'backups and whether they are good',
     flags: { to: 'string' },
-    run: async (context) => (await import('../backup.ts')).backupList(context),
+    run: async (context) => (await import('./backup.ts')).backupList(context),
   },
   'backup verify': {
     examples: ['svc backup verify 20260101T000000Z', 'svc backup verify 20260101T000000Z --to /srv/backups'],
@@ -24,7 +24,7 @@ export const backupsCommands: Readonly<Record<string, Command>> = {
     args: ['id'],
     summary: 'restore a backup into a scratch directory and check it; exit code 1 unless it is good',
     flags: { to: 'string' },
-    run: async (context) => (await import('../backup.ts')).backupVerify(context),
+    run: async (context) => (await import('./backup.ts')).backupVerify(context),
   },
   'backup prune': {
     examples: ['svc backup prune', 'svc backup prune --to /srv/backups'],
@@ -32,7 +32,7 @@ export const backupsCommands: Readonly<Record<string, Command>> = {
     usage: 'backup prune [--to <target>]',
     summary: 'remove what is in none of the backup.keep newest good backups',
     flags: { to: 'string' },
-    run: async (context) => (await import('../backup.ts')).backupPrune(context),
+    run: async (context) => (await import('./backup.ts')).backupPrune(context),
   },
   restore: {
     examples: [
@@ -58,12 +58,12 @@ export const backupsCommands: Readonly<Record<string, Command>> = {
       'take-over': 'boolean',
       'keep-credentials': 'boolean',
     },
-    run: async (context) => (await import('../restore.ts')).restore(context),
+    run: async (context) => (await import('./restore.ts')).restore(context),
   },
   'restore take-over': {
     examples: ['svc restore take-over --data-dir /srv/restored', 'svc restore take-over --data-dir /srv/new --json'],
     usage: 'restore take-over --data-dir <dir>',
     summary: 'make a restored server the server: from its next start it sends, removes and backs up again',
-    run: async (context) => (await import('../restore.ts')).takeOver(context),
+    run: async (context) => (await import('./restore.ts')).takeOver(context),
   },
 }
