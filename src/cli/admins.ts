@@ -1,5 +1,5 @@
 import { randomHex } from '../core/secret.ts'
-import { type Context, UsageError } from './command/command.ts'
+import type { Context } from './command/command.ts'
 import { callAdmin, fetchAdmin } from './command/server-api.ts'
 
 type Admin = { id: string; name: string; email: string; role: string }
@@ -9,8 +9,6 @@ const ADMINS = '/api/admin/admins'
 /** A password comes from the environment, because arguments are seen by every process of the machine; else one is made. */
 export async function addAdmin(context: Context): Promise<number> {
   const [email] = context.args
-  if (email === undefined)
-    throw new UsageError('usage: svc admin add <address> [--role owner|operator|viewer] [--name]')
   const given = process.env['SVC_USER_PASSWORD']
   const password = given ?? randomHex(16)
   const [name, role = 'viewer'] = [context.flag('name'), context.flag('role')]
@@ -29,8 +27,7 @@ export async function listAdmins(context: Context): Promise<number> {
 }
 
 export async function removeAdmin(context: Context): Promise<number> {
-  const [who] = context.args
-  if (who === undefined) throw new UsageError('usage: svc admin remove <id or address>')
+  const [who = ''] = context.args
   const address = who.trim().toLowerCase()
   const found = itemsOf(await callAdmin(context, ADMINS)).find(({ id, email }) => id === address || email === address)
   if (!found) throw new Error(`no administrator is called ${who}`)

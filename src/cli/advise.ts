@@ -1,11 +1,10 @@
-import { type Context, UsageError } from './command/command.ts'
+import type { Context } from './command/command.ts'
 import { callAdmin } from './command/server-api.ts'
 
 type Item = { kind: string; table: string; what: string; sql: string; gain?: { before: number; after: number } }
 
 /** The advisor's items, as SQL with the reason above each. */
 export async function adviseCommand(context: Context): Promise<number> {
-  if (context.args.length > 0) throw new UsageError('usage: svc advise')
   const answer = await callAdmin(context, '/api/admin/advice')
   if (context.json) {
     context.print(answer)

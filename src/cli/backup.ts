@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import {
   addedExtensionsOf,
   backupPassphrase,
@@ -17,6 +17,7 @@ import { chooseBackup } from '../db/backup/stored/choose.ts'
 import { type BackupDetails, listBackups, shownBackup } from '../db/backup/stored/records.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
 import { type BackupProgress, takeBackup } from '../db/backup/take-backup.ts'
+import { isS3Url } from '../db/backup/target/open-target.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
 import { verifyBackup } from '../db/backup/verify.ts'
 import type { Db } from '../db/db.ts'
@@ -30,7 +31,6 @@ import { textTable } from './command/text-table.ts'
 
 /** Takes a backup now, whether or not a server runs on the database. */
 export async function backup(context: Context): Promise<number> {
-  if (context.args.length > 0) throw new UsageError('usage: svc backup [--to DIR | s3://bucket/prefix] [--files]')
   const { config } = context.config()
   const to = backupTargetOf(context, config)
   requireSafeTarget(config, to)
@@ -77,9 +77,12 @@ const OPERATOR = { who: SYSTEM, ip: '' } as const
 
 export async function backupList(context: Context): Promise<number> {
   const { config } = context.config()
+  requireFolder(context.flag('to'))
   const all = await withTarget(context, config, listBackups)
   const shown = all.map(shownBackup)
   if (context.json) context.print(JSON.stringify({ items: shown }))
+  else if (shown.length === 0)
+    context.print(`no backup in ${openBackupTarget(config, backupTargetOf(context, config)).url}`)
   else {
     const rows = shown.map((one) => [
       one.id,
@@ -95,10 +98,17 @@ export async function backupList(context: Context): Promise<number> {
   return 0
 }
 
+/** What is named here and is not there was probably mistyped. */
+function requireFolder(to: string | true | undefined): void {
+  if (typeof to !== 'string' || isS3Url(to)) return
+  const found = statSync(to, { throwIfNoEntry: false })
+  if (!found) throw new Error(`there is nothing at ${resolve(to)}`)
+  if (!found.isDirectory()) throw new Error(`${resolve(to)} is no folder`)
+}
+
 /** Exit code 1 unless it is good. */
 export async function backupVerify(context: Context): Promise<number> {
-  const [id, ...more] = context.args
-  if (id === undefined || more.length > 0) throw new UsageError('usage: svc backup verify <id> [--to <target>]')
+  const [id = ''] = context.args
   const { config } = context.config()
   return withTarget(context, config, async (target, seals) => {
     const found = await chooseBackup(target, seals, { id })

@@ -7,8 +7,7 @@ import { withDb } from './command/database.ts'
 
 /** Runs one cleanup on the configured database, with or without a running server. */
 export async function cleanup(context: Context): Promise<number> {
-  const [name, ...more] = context.args
-  if (more.length > 0) throw new UsageError('usage: svc cleanup <name>')
+  const [name] = context.args
   const { config } = context.config()
   return withDb(config, async (db) => {
     const log = new ChangeLog({

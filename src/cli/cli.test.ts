@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -62,6 +62,21 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
     [['migrate', 'up', '--url', 'http://x.test'], '--url does not belong to svc migrate up (see svc --help)'],
     [['sql'], 'usage: svc sql "<query>"'],
+    [['stop', './drill'], 'usage: svc stop'],
+    [['start', 'now'], 'usage: svc start [--detach]'],
+    [['status', './drill'], 'usage: svc status'],
+    [['doctor', 'x'], 'usage: svc doctor'],
+    [['migrate', 'up', 'x'], 'usage: svc migrate up'],
+    [['admin', 'list', 'x'], 'usage: svc admin list'],
+    [['restore', 'take-over', 'x'], 'usage: svc restore take-over --data-dir <dir>'],
+    [['users', 'lst'], 'unknown command: users lst; did you mean svc users list? (see svc --help)'],
+    [['users', 'show'], 'usage: svc users show <id or address>'],
+    [['backup', 'lst'], 'unknown command: backup lst; did you mean svc backup list? (see svc --help)'],
+    [
+      ['apikeys', 'create', '--name', 'x'],
+      'usage: svc apikeys create --user <id or address> --name <name> [--scope] [--tables] [--app]',
+    ],
+    [['sql', 'select 1', '--url', 'localhost:9106'], '--url needs http:// or https://: localhost:9106'],
     [['adopt', 'supabase', 'postgres://x', '--files'], "Option '--files <value>' argument missing (see svc --help)"],
     [['backup', '--files=x'], "Option '--files' does not take an argument (see svc --help)"],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
@@ -109,6 +124,45 @@ test('version and help need no server', async () => {
   assert.match((await svc(['help', 'migrate', 'create'])).out, /^Usage: svc migrate create <name>\n/)
   const group = (await svc(['help', 'migrate'])).out
   assert.ok(/svc migrate up/.test(group) && !/svc start/.test(group))
+  // A group alone is no command: its help is the answer.
+  for (const name of ['admin', 'migrate', 'secrets', 'storage', 'rls', 'sites', 'users', 'apikeys', 'adopt']) {
+    const alone = await svc([name])
+    assert.deepEqual([alone.code, alone.out, alone.err], [2, '', (await svc(['help', name])).out], name)
+  }
+  assert.match((await svc(['help', 'users', 'create'])).out, /SVC_USER_PASSWORD/)
+  for (const args of [
+    [],
+    ['help', 'adopt'],
+    ['help', 'adopt', 'supabase'],
+    ['help', 'users', 'import'],
+    ['help', 'restore'],
+  ]) {
+    const { out } = await svc(args)
+    assert.deepEqual(
+      out.split('\n').filter((line) => line.length > 80 && !/^ {2}svc /.test(line)),
+      [],
+      args.join(' '),
+    )
+  }
+  assert.deepEqual(
+    all.split('\n').filter((line) => line.length > 80),
+    [],
+  )
+})
+
+test('a reader that goes away ends the output, and a full disk is one sentence', async () => {
+  const run = (line: string) =>
+    spawnSync('bash', ['--norc', '-c', `set -o pipefail; ${line}`], {
+      cwd: home,
+      env: { PATH: process.env['PATH'] },
+      encoding: 'utf8',
+    })
+  const help = [process.execPath, ...program].map((word) => `'${word}'`).join(' ')
+  const cut = run(`${help} completion fish | true`)
+  assert.deepEqual([cut.status, cut.stderr], [0, ''])
+  if (!existsSync('/dev/full')) return
+  const full = run(`${help} completion fish > /dev/full`)
+  assert.deepEqual([full.status, full.stderr], [1, 'the output cannot be written: no space left on device\n'])
 })
 
 test('without a server status and stop fail', async () => {
@@ -158,6 +212,13 @@ test('status shows pid, URL and health', async () => {
   assert.equal(typeof pid, 'number')
   assert.deepEqual(rest, { url, health: 'ok' })
   assert.equal((await svc(['status'])).out, `pid     ${pid}\nurl     ${url}\nhealth  ok\n`)
+})
+
+test('status of another data directory is about its server alone', async () => {
+  const env = { SVC_DATA_DIR: join(home, 'drill'), SVC_SERVER_PORT: String(port) }
+  const { code, out } = await svc(['status', '--json'], { env })
+  assert.deepEqual([code, JSON.parse(out)], [1, { pid: null, url: `http://localhost:${port}`, health: 'down' }])
+  assert.equal((await svc(['status', '--url', url], { env })).code, 0)
 })
 
 test('sql runs through the server with the token of its data directory', async () => {
@@ -242,7 +303,10 @@ test('reset-password ends the old password and every token, and the tool keeps w
 test('users are made, disabled, exported and deleted by id or address', async () => {
   const made = await svc(['users', 'create', 'Ana@x.test'], { env: { SVC_USER_PASSWORD: 'long enough password' } })
   assert.equal(made.code, 0, made.err)
-  assert.equal((await svc(['users', 'list'])).out, `${made.out.trim()}  ana@x.test\n`)
+  const id = made.out.trim()
+  assert.equal((await svc(['users', 'list'])).out, `${id}  ana@x.test\n`)
+  const disabled = await svc(['users', 'disable', 'ana@x.test', '--json'])
+  assert.deepEqual(JSON.parse(disabled.out), { id, done: 'disabled' })
   assert.equal((await svc(['users', 'disable', 'ana@x.test'])).out, 'disabled\n')
   assert.match((await svc(['users', 'list'])).out, /ana@x\.test {2}disabled/)
   assert.equal((await svc(['users', 'enable', made.out.trim()])).out, 'enabled\n')
@@ -260,6 +324,74 @@ test('users are made, disabled, exported and deleted by id or address', async ()
   assert.equal((await svc(['users', 'delete', 'ana@x.test'])).out, 'deleted\n')
   assert.equal((await svc(['users', 'show', 'ana@x.test'])).err, 'no user has the address ana@x.test\n')
   assert.equal((await svc(['users', 'promote', 'ana@x.test'])).code, 2)
+})
+
+test('users beyond a hundred are listed, and found by their address', async () => {
+  // The newest come first, and the address of the oldest is a part of all others.
+  const insert = `insert into svc.users (id, email, created_at)
+    select gen_random_uuid(), repeat('x', n) || 'bo@x.test', now() + n * interval '1 second' from generate_series(0, 205) n`
+  assert.deepEqual((await svc(['sql', insert])).err, '')
+  const { out } = await svc(['users', 'list', '--json'])
+  const { items, totalItems } = JSON.parse(out)
+  assert.deepEqual([items.length, totalItems], [206, 206])
+  assert.equal((await svc(['users', 'list'])).out.trim().split('\n').length, 206)
+  assert.equal((await svc(['users', 'list', '--search', `${'x'.repeat(205)}bo`])).out.trim().split('\n').length, 1)
+  assert.equal(JSON.parse((await svc(['users', 'show', 'bo@x.test'])).out).email, 'bo@x.test')
+})
+
+test('API keys are made for a user, listed and revoked', async () => {
+  const made = await svc([
+    'apikeys',
+    'create',
+    '--user',
+    'bo@x.test',
+    '--name',
+    'nightly',
+    '--scope',
+    'readonly',
+    '--tables',
+    'books, films',
+  ])
+  assert.deepEqual([made.code, made.err], [0, ''])
+  const [, key = '', id = ''] = /^(svc_[0-9a-f]{48})\n.*\(id ([0-9a-f-]{36})\)/.exec(made.out) ?? []
+  assert.notEqual(key, '', made.out)
+  assert.equal((await api.call('GET /api/collections/books', { as: key })).status, 200)
+  const { items } = JSON.parse((await svc(['apikeys', 'list', '--json'])).out)
+  assert.deepEqual([items[0].id, items[0].scope, items[0].allowedTables], [id, 'readonly', ['books', 'films']])
+  assert.match((await svc(['apikeys', 'list'])).out, new RegExp(`${id} .*nightly`))
+  assert.deepEqual(await svc(['apikeys', 'revoke', id]), { code: 0, out: 'revoked\n', err: '' })
+  assert.equal((await api.call('GET /api/collections/books', { as: key })).status, 401)
+  assert.equal((await svc(['apikeys', 'revoke', id])).err, 'api key not found\n')
+  assert.equal((await svc(['apikeys', 'create', '--user', 'bo@x.test', '--name', 'x', '--scope', 'all'])).code, 1)
+})
+
+test('what is not there is said in one sentence', async () => {
+  const cases: [args: string[], code: number, sentence: RegExp][] = [
+    [['backup', 'list', '--to', './nowhere'], 1, /^there is nothing at \S+nowhere\n$/],
+    [['backup', 'list', '--to', join(dataDir, 'svc.log')], 1, /^\S+svc.log is no folder\n$/],
+    [['rls', 'diff', 'none.snapshot'], 1, /^there is no none\.snapshot: svc rls snapshot none\.snapshot writes it\n$/],
+    [
+      ['migrate', 'status', '--database-url', 'mysql://x'],
+      1,
+      /^invalid value for database\.url: expected a URL of PostgreSQL \(postgres:\/\/…\)\n$/,
+    ],
+    [
+      ['start', '--database-url', 'mysql://x'],
+      1,
+      /^invalid value for database\.url: expected a URL of PostgreSQL \(postgres:\/\/…\)\n$/,
+    ],
+  ]
+  for (const [args, code, sentence] of cases) {
+    const ran = await svc(args)
+    assert.deepEqual([ran.code, ran.out], [code, ''], args.join(' '))
+    assert.match(ran.err, sentence)
+  }
+  mkdirSync(join(home, 'empty'))
+  assert.deepEqual(await svc(['backup', 'list', '--to', 'empty']), {
+    code: 0,
+    out: `no backup in ${join(home, 'empty')}\n`,
+    err: '',
+  })
 })
 
 test('administrators are added, listed and removed; the last owner stays', async () => {

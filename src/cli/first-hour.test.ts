@@ -146,7 +146,7 @@ test('every command has two examples that it would take, and says what its optio
 })
 
 test('bash completes commands, their second words and their options', () => {
-  const script = completionFor('bash', commands, ['json'])
+  const script = completionFor('bash', commands, ['json', 'port'])
   const complete = (...words: string[]) => {
     const setup = `COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _svc; echo "\${COMPREPLY[*]}"`
     return spawnSync('bash', ['-c', `${script}\n${setup}`], { encoding: 'utf8' }).stdout.trim()
@@ -154,6 +154,10 @@ test('bash completes commands, their second words and their options', () => {
   assert.equal(complete('svc', 'sta'), 'start status')
   assert.equal(complete('svc', 'migrate', ''), 'up create status')
   assert.equal(complete('svc', 'start', '--de'), '--detach')
+  assert.equal(complete('svc', 'start', '--po'), '--port')
+  assert.match(complete('svc', 'users', ''), /^list show create .*import$/)
+  assert.equal(complete('svc', 'help', 'sta'), 'start status')
+  assert.match(complete('svc', 'he'), /^help$/)
   assert.match(completionFor('zsh', commands, []), /^#compdef svc\n/)
   assert.match(completionFor('fish', commands, []), /^complete -c svc -f -n __fish_use_subcommand -a start -d '/)
 })

@@ -13,9 +13,7 @@ type Change = {
 
 /** The changes of a row, newest first. */
 export async function historyCommand(context: Context): Promise<number> {
-  const [table, id, ...more] = context.args
-  if (table === undefined || id === undefined || more.length > 0)
-    throw new UsageError('usage: svc history <table> <id>')
+  const [table = '', id = ''] = context.args
   const path = `/api/collections/${encodeURIComponent(table)}/${id.split(',').map(encodeURIComponent).join(',')}/history`
   const answer = await callAdmin(context, `${path}?perPage=200`)
   context.print(context.json ? answer : human((JSON.parse(answer) as { items: Change[] }).items))
@@ -40,9 +38,7 @@ const human = (items: readonly Change[]): string =>
 /** Undoes a request or a transaction. */
 export async function undoCommand(context: Context): Promise<number> {
   const [request, transaction] = [context.flag('request'), context.flag('transaction')]
-  if (context.args.length > 0 || (typeof request === 'string') === (typeof transaction === 'string')) {
-    throw new UsageError('usage: svc undo --request <id> | --transaction <id> [--dry-run] [--force]')
-  }
+  if ((typeof request === 'string') === (typeof transaction === 'string')) throw new UsageError(context.usage)
   const isDry = context.flag('dry-run') === true
   const answer = await callAdmin(context, '/api/admin/undo', {
     ...(typeof request === 'string' ? { request_id: request } : { transaction }),

@@ -18,8 +18,7 @@ export async function up(context: Context): Promise<number> {
 }
 
 export async function create(context: Context): Promise<number> {
-  const [name, ...more] = context.args
-  if (name === undefined || more.length > 0) throw new UsageError('usage: svc migrate create <name>')
+  const [name = ''] = context.args
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(name)) {
     throw new UsageError('a migration name consists of letters, digits, _ and -')
   }

@@ -10,13 +10,10 @@ import { readRestored, writeRestored } from '../db/setup/embedded/restored.ts'
 import { backupTargetOf, megabytes } from './backup.ts'
 import { type Context, UsageError } from './command/command.ts'
 
-const USAGE = 'usage: svc restore --from DIR | s3://bucket/prefix [ID] [--at TIME | --before REQUEST_ID] --data-dir NEW'
-
 /** Restores a backup into an empty data directory. */
 export async function restore(context: Context): Promise<number> {
   const { config } = context.config()
-  const [id, ...more] = context.args
-  if (more.length > 0) throw new UsageError(USAGE)
+  const [id] = context.args
   if (context.flag('at') !== undefined && context.flag('before') !== undefined) {
     throw new UsageError('--at and --before exclude each other')
   }

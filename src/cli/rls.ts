@@ -1,9 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createIntrospection } from '../db/schema/introspect/introspect.ts'
 import { accessMatrix, usersOf } from '../features/rls/access-matrix.ts'
-import { type Context, UsageError } from './command/command.ts'
+import type { Context } from './command/command.ts'
 import { withDb } from './command/database.ts'
 import { callAdmin } from './command/server-api.ts'
+import { causeOf } from './command/system-error.ts'
 
 const FILE = 'rls.snapshot'
 
@@ -21,7 +22,7 @@ export async function snapshot(context: Context): Promise<number> {
 /** Prints what changed since the snapshot; exit code 1 when anything did. */
 export async function diff(context: Context): Promise<number> {
   const file = fileOf(context)
-  const before = readFileSync(file, 'utf8')
+  const before = readSnapshot(file)
   const after = await current(context, usersOf(before))
   const [then, now] = [new Set(before.split('\n')), new Set(after.split('\n'))]
   const removed = [...then].filter((line) => !now.has(line))
@@ -32,11 +33,16 @@ export async function diff(context: Context): Promise<number> {
   return removed.length + added.length > 0 ? 1 : 0
 }
 
-function fileOf(context: Context): string {
-  const [file = FILE, ...more] = context.args
-  if (more.length > 0) throw new UsageError('usage: svc rls snapshot|diff [file]')
-  return file
+function readSnapshot(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw new Error(`${file} cannot be read: ${causeOf(error)}`)
+    throw new Error(`there is no ${file}: svc rls snapshot${file === FILE ? '' : ` ${file}`} writes it`)
+  }
 }
+
+const fileOf = ({ args: [file = FILE] }: Context): string => file
 
 /** From the server that --url names, else from the configured database, which needs no running server. */
 async function current(context: Context, users: readonly string[] | undefined): Promise<string> {

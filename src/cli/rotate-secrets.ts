@@ -3,7 +3,7 @@ import { callAdmin } from './command/server-api.ts'
 
 export async function rotateSecrets(context: Context): Promise<number> {
   const [what] = context.args
-  if (what !== 'signing-key') throw new UsageError('usage: svc secrets rotate signing-key [--compromised]')
+  if (what !== 'signing-key') throw new UsageError(context.usage)
   const text = await callAdmin(context, '/api/admin/secrets/signing-key', {
     compromised: context.flag('compromised') === true,
   })

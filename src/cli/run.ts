@@ -4,6 +4,7 @@ import { reasonOf } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import { type Command, type Context, UsageError } from './command/command.ts'
 import { helpOfAll, helpOfOne } from './command/help.ts'
+import { causeOf } from './command/system-error.ts'
 import { commands } from './commands.ts'
 
 const globalFlags = {
@@ -29,11 +30,16 @@ const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefine
  * serves.
  */
 export async function run(argv: readonly string[], onServing: () => void = () => {}): Promise<number> {
+  const output = watchOutput()
   try {
     const { values, positionals } = parse(argv)
     const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
     if (words.length === 0) return print(helpOfAll(commands, configFlags))
     if (values['help'] === true || words[0] === 'help') return print(help(words[0] === 'help' ? words.slice(1) : words))
+    if (words.length === 1 && !commands.has(words[0] ?? '') && groupOf(words[0]).length > 0) {
+      process.stderr.write(`${help(words)}\n`)
+      return 2
+    }
     const found = findCommand(words)
     const { flags = {}, usesServer = false } = found.command
     const known = new Set([...Object.keys(flags), ...(usesServer ? SERVER_FLAGS : [])])
@@ -42,11 +48,31 @@ export async function run(argv: readonly string[], onServing: () => void = () =>
         throw new UsageError(`--${name} does not belong to svc ${words.join(' ')} (see svc --help)`)
       }
     }
-    return await found.command.run(contextOf(values, found.args, argv, onServing))
+    requireArgs(found.command, found.args, words)
+    const code = await found.command.run(contextOf(values, found, argv, onServing))
+    return output.failure === undefined ? code : 1
   } catch (error) {
+    if (error === output.error) return output.failure === undefined ? 0 : 1
     process.stderr.write(`${firstLine(reasonOf(error))}\n`)
     return error instanceof UsageError ? 2 : 1
   }
+}
+
+type Output = { error?: unknown; failure?: string }
+
+/** A reader that went away, such as `head`, is no failure; a full disk is. */
+function watchOutput(): Output {
+  const output: Output = {}
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (output.error !== undefined) return
+    output.error = error
+    if (error.code === 'EPIPE') return
+    output.failure = causeOf(error)
+    process.stderr.write(`the output cannot be written: ${output.failure}\n`)
+    process.exitCode = 1
+  })
+  process.stderr.on('error', () => {}) // nobody reads it
+  return output
 }
 
 type Values = Record<string, string | boolean | undefined>
@@ -78,15 +104,20 @@ function commandIn(argv: readonly string[]): Command | undefined {
 }
 
 /** Commands have one or two words; the rest are arguments. */
-function findCommand(words: readonly string[]): { command: Command; args: readonly string[] } {
+function findCommand(words: readonly string[]): Found {
   const [first, second = ''] = words
   if (first === undefined) throw new UsageError('no command given (see svc --help)')
   const two = commands.get(`${first} ${second}`)
   if (two) return { command: two, args: words.slice(2) }
   const one = commands.get(first)
   if (one) return { command: one, args: words.slice(1) }
-  throw new UsageError(`unknown command: ${words.slice(0, 2).join(' ')}${meant(words)} (see svc --help)`)
+  throw new UsageError(unknownCommand(words))
 }
+
+const unknownCommand = (words: readonly string[]): string =>
+  `unknown command: ${words.slice(0, 2).join(' ')}${meant(words)} (see svc --help)`
+
+const groupOf = (first = ''): [string, Command][] => [...commands].filter(([name]) => name.startsWith(`${first} `))
 
 /** The nearest command, by both words or by the first. */
 function meant([first = '', second]: readonly string[]): string {
@@ -97,15 +128,30 @@ function meant([first = '', second]: readonly string[]): string {
   return one === undefined || (isKnown && both === undefined) ? '' : `; did you mean svc ${one}?`
 }
 
-function contextOf(values: Values, args: readonly string[], argv: readonly string[], onServing: () => void): Context {
+function requireArgs({ args = [], usage }: Command, given: readonly string[], words: readonly string[]): void {
+  const least = args.filter((name) => !name.endsWith('?')).length
+  if (given.length >= least && given.length <= args.length) return
+  const name = words.slice(0, 2).join(' ')
+  const group = groupOf(words[0]).map(([one]) => one)
+  const isMistyped = !group.includes(name) && nearestName(name, group) !== undefined
+  throw new UsageError(isMistyped ? unknownCommand(words) : `usage: svc ${usage}`)
+}
+
+type Found = { command: Command; args: readonly string[] }
+
+function contextOf(values: Values, { command, args }: Found, argv: readonly string[], onServing: () => void): Context {
   const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined)
+  const url = text('url')?.replace(/\/+$/, '')
+  if (url !== undefined && !/^https?:\/\/[^/]/i.test(url))
+    throw new UsageError(`--url needs http:// or https://: ${url}`)
   return {
     args,
+    usage: `usage: svc ${command.usage}`,
     argv,
     onServing,
     json: values['json'] === true,
     flag: (name) => (values[name] === false ? undefined : values[name]),
-    url: text('url')?.replace(/\/+$/, ''),
+    url,
     adminToken: text('admin-token') ?? (process.env['SVC_ADMIN_TOKEN'] || undefined),
     config: () =>
       loadConfig({
@@ -126,7 +172,7 @@ function print(text: string): number {
 function help(words: readonly string[]): string {
   const [first] = words
   if (first === undefined) return helpOfAll(commands, configFlags)
-  const group = [...commands].filter(([name]) => name.startsWith(`${first} `))
+  const group = groupOf(first)
   const isGroup = group.length > 0 && !commands.has(words.slice(0, 2).join(' ')) && words.length === 1
   if (!isGroup) return helpOfOne(findCommand(words).command, configFlags)
   return helpOfAll(

@@ -1,13 +1,12 @@
 import { text as readAll } from 'node:stream/consumers'
-import { type Context, UsageError } from './command/command.ts'
+import type { Context } from './command/command.ts'
 import { callAdmin } from './command/server-api.ts'
 import { textTable } from './command/text-table.ts'
 
 type Result = { columns: string[]; rows: unknown[][]; rowCount: number; durationMs: number; message?: string }
 
 export async function sqlCommand(context: Context): Promise<number> {
-  const [query, ...more] = context.args
-  if (query === undefined || more.length > 0) throw new UsageError('usage: svc sql "<query>"')
+  const [query] = context.args
   const answer = await callAdmin(context, '/api/admin/sql', {
     query: query === '-' ? await readAll(process.stdin) : query,
   })

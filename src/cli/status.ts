@@ -6,7 +6,9 @@ export async function status(context: Context): Promise<number> {
   const { config } = context.config()
   const url = serverUrl(context, config)
   const pid = holderOf(config.data_dir)?.pid ?? null
-  const health = await healthAt(url)
+  // Whoever answers at the configured address then has other data.
+  const isDown = pid === null && context.url === undefined && config.database.url === ''
+  const health = isDown ? 'down' : await healthAt(url)
   context.print(
     context.json
       ? JSON.stringify({ pid, url, health })

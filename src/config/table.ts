@@ -43,11 +43,19 @@ const onHookError = <const T extends string>(choices: readonly T[]) =>
   choice(choices, choices[0] as T, 'what a hook that fails means')
 const hookSecret = () => str('', 'in place of auth.hooks.secret')
 
+/** What `pg` takes for a host of that name otherwise. */
+const isDatabaseUrl = emptyOr(/^(postgres(ql)?:\/\/|socket:|\/)/i, 'expected a URL of PostgreSQL (postgres://…)')
+
 /** Of libpq's values those that find a server that takes writes. */
 const takesWrites = emptyOr(
   /^(?!.*[?&]target_session_attrs=(?!(?:any|primary|read-write)(?:&|$)))/s,
   'target_session_attrs must be any, primary or read-write',
 )
+
+function checkDatabaseUrl(text: string): void {
+  isDatabaseUrl(text)
+  takesWrites(text)
+}
 
 /** A web origin, or the origin that Android reports for an application. */
 const passkeyOrigin = matching(
@@ -79,7 +87,7 @@ export const table = {
   database: {
     url: str('', 'connection string, of one host or several (`h1:5432,h2:5432`); empty = embedded PostgreSQL', {
       flag: 'database-url',
-      check: takesWrites,
+      check: checkDatabaseUrl,
     }),
     replica_urls: listOf(
       [],
@@ -95,7 +103,7 @@ export const table = {
       flag: 'pg-bin',
     }),
     direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url', {
-      check: takesWrites,
+      check: checkDatabaseUrl,
     }),
     prepared_statements: bool(true, 'false for poolers without prepared statements'),
     migrations_dir: path('./migrations', 'your own migrations, run by `svc migrate up`'),

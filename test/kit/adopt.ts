@@ -17,6 +17,7 @@ export async function adopting(
   const overrides = { 'database.url': databaseUrl, 'storage.local_path': storagePath, 'storage.disk_reserve': 0 }
   await command({
     args,
+    usage: '',
     json: true,
     argv: [],
     url: undefined,

@@ -12,6 +12,7 @@ export const importInto =
     const lines: string[] = []
     const context: Context = {
       args: [file],
+      usage: 'usage: svc users import',
       json: true,
       flag: (name) => (name === 'format' ? format : flags[name]),
       argv: [],

@@ -2,7 +2,10 @@ import type { Config } from '../../config/config.ts'
 
 /** The parsed command line. `config()` reads the configuration on demand. */
 export type Context = {
+  /** As many as the command declares. */
   args: readonly string[]
+  /** The sentence for wrong usage of this command. */
+  usage: string
   json: boolean
   /** A flag of the command: its text, or `true` for a boolean flag. */
   flag(name: string): string | true | undefined
@@ -20,6 +23,8 @@ export type Command = {
   /** For `svc --help`, without `svc`. */
   usage: string
   summary: string
+  /** What its arguments are called, those that may be left out with a question mark; without it there are none. */
+  args?: readonly string[]
   /** Flags beyond the global ones and those of the configuration; `string` takes a value. */
   flags?: Readonly<Record<string, 'string' | 'boolean'>>
   /** What its flags are for, by name. */

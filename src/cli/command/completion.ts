@@ -20,7 +20,8 @@ export function completionFor(shell: Shell, commands: ReadonlyMap<string, Comman
 
 function wordsOf(commands: ReadonlyMap<string, Command>, common: readonly string[]): Words[] {
   const names = [...new Set([...commands.keys()].map((name) => name.split(' ')[0] ?? ''))]
-  return names.map((first) => {
+  const help = { first: 'help', second: names, flags: common, summary: 'the options of a command, with examples' }
+  const words = names.map((first) => {
     const own = [...commands].filter(([name]) => name === first || name.startsWith(`${first} `))
     const second = own.flatMap(([name]) => name.split(' ')[1] ?? [])
     const flags = own.flatMap(([, { flags = {}, usesServer }]) => [
@@ -29,6 +30,7 @@ function wordsOf(commands: ReadonlyMap<string, Command>, common: readonly string
     ])
     return { first, second, flags: [...new Set([...flags, ...common])], summary: own[0]?.[1].summary ?? '' }
   })
+  return [...words, help]
 }
 
 const dashed = (flags: readonly string[]): string => flags.map((flag) => `--${flag}`).join(' ')

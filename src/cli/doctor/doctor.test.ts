@@ -42,7 +42,7 @@ async function doctor(
   let out = ''
   const flags = lines.includes('[database]') ? {} : { 'database-url': url }
   const code = await examined({
-    ...{ args: [], argv: [], json: true, url: undefined, adminToken: undefined },
+    ...{ args: [], usage: '', argv: [], json: true, url: undefined, adminToken: undefined },
     flag: () => undefined,
     onServing: () => {},
     config: () => loadConfig({ file, env, flags }),

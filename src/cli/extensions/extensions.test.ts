@@ -31,7 +31,7 @@ async function svc(
 ): Promise<string> {
   let out = ''
   const code = await command({
-    ...{ args, argv: [], json, url: undefined, adminToken: undefined },
+    ...{ args, usage: '', argv: [], json, url: undefined, adminToken: undefined },
     flag: (name) => (name === 'from' ? from : undefined),
     onServing: () => {},
     config: () => loadConfig({ env: {}, flags: { 'data-dir': dataDir, ...flags }, cwd: folder }),

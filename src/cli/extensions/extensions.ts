@@ -19,7 +19,6 @@ const NAME = /^[a-z][a-z0-9_]{0,62}$/
 
 /** What this database has, could have, and what each is for here. */
 export async function listExtensions(context: Context): Promise<number> {
-  if (context.args.length > 0) throw new UsageError('usage: svc extensions [add <name> [--from <file.deb or folder>]]')
   const { config } = context.config()
   const known = EXTENSION_USES.map(({ name }) => name)
   const rows = await withConnection(config, async (client) => {
@@ -44,9 +43,7 @@ export async function listExtensions(context: Context): Promise<number> {
 
 /** Adds an extension to the embedded PostgreSQL, after it was loaded in a scratch cluster. */
 export async function addExtension(context: Context): Promise<number> {
-  const [name, ...more] = context.args
-  if (name === undefined || more.length > 0)
-    throw new UsageError('usage: svc extensions add <name> [--from <file.deb or folder>]')
+  const [name = ''] = context.args
   if (!NAME.test(name)) throw new UsageError(`not a name of an extension: ${name}`)
   const { config } = context.config()
   const { dir, major } = placeOf(config, name)

@@ -1,11 +1,11 @@
-import { createReadStream, createWriteStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { createWriteStream } from 'node:fs'
 import { extname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
 import { type Context, UsageError } from '../command/command.ts'
 import { fetchAdmin } from '../command/server-api.ts'
+import { withFile } from './local-file.ts'
 import { Progress } from './progress.ts'
 
 const TYPES: ReadonlyMap<string, string> = new Map([
@@ -23,8 +23,7 @@ function formatOf(context: Context, file: string | undefined): string {
 
 /** Streams a table, or a filtered part of it, to a file or to stdout. */
 export async function exportTable(context: Context): Promise<number> {
-  const [table, file, ...more] = context.args
-  if (table === undefined || more.length > 0) throw new UsageError('usage: svc export <table> [<file>]')
+  const [table = '', file] = context.args
   const query = new URLSearchParams()
   for (const name of ['filter', 'sort', 'fields']) {
     const value = context.flag(name)
@@ -44,34 +43,32 @@ export async function exportTable(context: Context): Promise<number> {
 
 /** Imports a file into a table, all rows or none. */
 export async function importTable(context: Context): Promise<number> {
-  const [table, file, ...more] = context.args
-  if (table === undefined || file === undefined || more.length > 0) {
-    throw new UsageError('usage: svc import <table> <file>')
-  }
+  const [table = '', file = ''] = context.args
   const query = new URLSearchParams()
   const onConflict = context.flag('on-conflict')
   if (typeof onConflict === 'string') query.set('onConflict', onConflict)
   if (context.flag('dry-run')) query.set('dry_run', 'true')
-  const { size } = await stat(file).catch(() => {
-    throw new Error(`${file} is no file that can be read`)
-  })
-  const progress = new Progress(size, 1)
-  const sent = async function* (): AsyncGenerator<Buffer> {
-    for await (const chunk of createReadStream(file)) {
-      progress.add((chunk as Buffer).length)
-      yield chunk as Buffer
-    }
-  }
   const path = `/api/collections/${encodeURIComponent(table)}/import?${query}`
   const type = TYPES.get(formatOf(context, file)) ?? ''
-  try {
-    const request = { method: 'POST', type, body: Readable.toWeb(Readable.from(sent())) } as const
-    const text = await (await fetchAdmin(context, path, request)).text()
-    progress.fileDone()
-    const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
-    context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)
-  } finally {
-    progress.end()
-  }
+  const text = await withFile(file, async ({ size, bytes }) => {
+    const progress = new Progress(size, 1)
+    try {
+      const body = Readable.toWeb(Readable.from(counted(bytes(), progress)))
+      const answer = await (await fetchAdmin(context, path, { method: 'POST', type, body })).text()
+      progress.fileDone()
+      return answer
+    } finally {
+      progress.end()
+    }
+  })
+  const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
+  context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)
   return 0
+}
+
+async function* counted(bytes: AsyncIterable<Buffer>, progress: Progress): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    progress.add(chunk.length)
+    yield chunk
+  }
 }

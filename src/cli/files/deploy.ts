@@ -16,12 +16,11 @@ const ATTEMPTS = 3
 
 /** Uploads a folder as a deploy and promotes it. After a failure the previous deploy stays live. */
 export async function deploy(context: Context): Promise<number> {
-  const [folder, ...more] = context.args
+  const [folder = ''] = context.args
   const idOrSlug = context.flag('site')
-  if (folder === undefined || more.length > 0 || typeof idOrSlug !== 'string') {
-    throw new UsageError('usage: svc sites deploy <dir> --site <slug>')
-  }
-  const files = await filesOf(folder)
+  if (typeof idOrSlug !== 'string') throw new UsageError(context.usage)
+  const { files, left } = await filesOf(folder)
+  for (const { path, why } of left) process.stderr.write(`left out: ${path} (${why})\n`)
   if (!files.some(({ path }) => path === 'index.html')) throw new Error(`${folder} has no index.html`)
   const site = await findSite(context, idOrSlug)
   const deploys = `/api/admin/sites/${site.id}/deploys`

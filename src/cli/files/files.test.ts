@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -48,6 +48,40 @@ test('a file is put, listed and got', async () => {
   assert.equal((await svc('storage', 'get', 'pub/deep/ü 1.txt', '-')).out, 'grüße')
   assert.deepEqual(await svc('storage', 'get', 'pub/none'), { code: 1, out: '', err: 'file not found\n' })
   assert.equal((await svc('storage', 'put')).code, 2)
+  const missing = await svc('storage', 'put', 'none.txt', 'pub')
+  assert.deepEqual(missing, { code: 1, out: '', err: 'none.txt cannot be read: no such file or directory\n' })
+  const folder = await svc('storage', 'put', '.', 'pub/x')
+  assert.deepEqual(folder, { code: 1, out: '', err: '. cannot be read: it is a folder\n' })
+})
+
+test('what a folder does not show is not published', async () => {
+  await api.call('POST /api/admin/sites', { as: 'admin', json: { name: 'Shown', slug: 'shown' } })
+  const folder = join(home, 'shown')
+  for (const name of ['.well-known', '.git', 'a']) mkdirSync(join(folder, name), { recursive: true })
+  const secret = join(home, 'secret.txt')
+  for (const file of ['index.html', 'a/b.txt', '.env', 'a/.env.local', '.git/config', '.well-known/acme']) {
+    writeFileSync(join(folder, file), file)
+  }
+  writeFileSync(secret, 'secret')
+  symlinkSync(secret, join(folder, 'out.txt'))
+  symlinkSync(home, join(folder, 'away'))
+  symlinkSync('a/b.txt', join(folder, 'in.txt'))
+  symlinkSync('nowhere', join(folder, 'broken.txt'))
+  symlinkSync('.env', join(folder, 'env.txt'))
+  const { code, out, err } = await svc('sites', 'deploy', 'shown', '--site', 'shown')
+  assert.deepEqual([code, out], [0, 'shown is live: 4 files, 40 bytes, 4 uploaded\n'], err)
+  assert.deepEqual(err.split('\n'), [
+    'left out: .env (hidden)',
+    'left out: .git (hidden)',
+    'left out: a/.env.local (hidden)',
+    'left out: away (a link to outside of the folder)',
+    'left out: broken.txt (a broken link)',
+    'left out: env.txt (a link to a hidden file)',
+    'left out: out.txt (a link to outside of the folder)',
+    '',
+  ])
+  assert.equal(await pageOf('shown.localhost', '/.well-known/acme'), '.well-known/acme')
+  assert.equal(await pageOf('shown.localhost', '/in.txt'), 'a/b.txt')
 })
 
 test('a folder goes live, only what changed travels, and a failure leaves what was live', async () => {
@@ -103,6 +137,7 @@ test('a table goes out to a file and comes in again, all of it or nothing', asyn
   assert.deepEqual([failed.code, failed.out], [1, ''])
   assert.match(failed.err, /^import failed: line 3: invalid integer value: .*\n$/)
   assert.equal((await api.sql('select * from lions')).length, 2)
-  assert.equal((await svc('import', 'lions', 'none.csv')).err, 'none.csv is no file that can be read\n')
+  assert.equal((await svc('import', 'lions', 'none.csv')).err, 'none.csv cannot be read: no such file or directory\n')
+  assert.equal((await svc('import', 'lions', '.')).err, '. cannot be read: it is a folder\n')
   assert.equal((await svc('export', 'lions', '--format', 'xml')).code, 2)
 })

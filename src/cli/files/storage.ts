@@ -15,8 +15,7 @@ const PAGE = 500
 const encoded = (name: string): string => name.split('/').map(encodeURIComponent).join('/')
 
 export async function listFiles(context: Context): Promise<number> {
-  const [bucket, prefix = '', ...more] = context.args
-  if (bucket === undefined || more.length > 0) throw new UsageError('usage: svc storage ls <bucket> [<prefix>]')
+  const [bucket = '', prefix = ''] = context.args
   const items: Item[] = []
   for (;;) {
     const query = new URLSearchParams({ prefix, limit: String(PAGE), offset: String(items.length) })
@@ -33,11 +32,9 @@ export async function listFiles(context: Context): Promise<number> {
 }
 
 export async function getFile(context: Context): Promise<number> {
-  const [from = '', to = basename(from), ...more] = context.args
+  const [from = '', to = basename(from)] = context.args
   const [, bucket, name] = /^([^/]+)\/(.+)$/.exec(from) ?? []
-  if (bucket === undefined || name === undefined || more.length > 0) {
-    throw new UsageError('usage: svc storage get <bucket>/<name> [<file>]')
-  }
+  if (bucket === undefined || name === undefined) throw new UsageError(context.usage)
   const { body } = await fetchAdmin(context, `/api/storage/${encodeURIComponent(bucket)}/${encoded(name)}`)
   const source = body ? Readable.fromWeb(body as Parameters<typeof Readable.fromWeb>[0]) : Readable.from([])
   await pipeline(source, to === '-' ? process.stdout : createWriteStream(to), { end: to !== '-' })
@@ -45,11 +42,9 @@ export async function getFile(context: Context): Promise<number> {
 }
 
 export async function putFile(context: Context): Promise<number> {
-  const [from, to = '', ...more] = context.args
+  const [from = '', to = ''] = context.args
   const [bucket = '', ...path] = to.split('/')
-  if (from === undefined || bucket === '' || more.length > 0) {
-    throw new UsageError('usage: svc storage put <file> <bucket>[/<name>]')
-  }
+  if (bucket === '') throw new UsageError(context.usage)
   const name = path.join('/') || basename(from)
   const text = await sendFile(context, `/api/storage/${encodeURIComponent(bucket)}`, { from, name })
   const { url, size } = JSON.parse(text) as { url?: string; size: number }

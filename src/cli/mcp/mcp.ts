@@ -4,7 +4,7 @@ import { ANONYMOUS } from '../../core/identity.ts'
 import { version } from '../../core/version.ts'
 import { answerMessage, type McpServer } from '../../features/agents/protocol.ts'
 import { post } from '../../http/out/post.ts'
-import { type Context, UsageError } from '../command/command.ts'
+import type { Context } from '../command/command.ts'
 import { serverUrl } from '../command/server-api.ts'
 import { readToken } from '../command/token-file.ts'
 import { BrowserSignIn } from './sign-in.ts'
@@ -20,7 +20,6 @@ type Door = { url: string; host?: string; token(again: boolean): Promise<string>
 
 /** The Model Context Protocol over stdio (a message a line), passed on to the server. Nothing else is written to stdout. */
 export async function mcpCommand(context: Context): Promise<number> {
-  if (context.args.length > 0) throw new UsageError('usage: svc mcp [--read-only] [--admin]')
   const door = context.flag('admin') === true ? operatorsDoor(context) : usersDoor(context)
   let revision: string | undefined
   const under = new Set<Promise<void>>()

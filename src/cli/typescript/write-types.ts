@@ -11,7 +11,6 @@ const WATCH_MS = 1000
 export async function writeTypes(context: Context): Promise<number> {
   const out = context.flag('out')
   const isWatching = context.flag('watch') === true
-  if (context.args.length > 0) throw new UsageError('usage: svc types [--out <file>] [--watch]')
   if (isWatching && typeof out !== 'string') throw new UsageError('--watch needs --out <file>')
   const write = (text: string): void => {
     if (typeof out !== 'string') context.print(text.trimEnd())

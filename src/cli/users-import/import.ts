@@ -15,7 +15,6 @@ import type { FirebaseParameters } from './hashes.ts'
 import type { Loss, Person } from './person.ts'
 import { SeenTexts } from './seen.ts'
 
-const USAGE = `usage: svc users import <file> --format ${USER_FORMATS.join('|')} [--apply]`
 const BATCH_PEOPLE = 500
 const BATCH_BYTES = 4 * 2 ** 20
 
@@ -23,9 +22,9 @@ type Source = { file: string; format: Format; firebase: FirebaseParameters | und
 
 /** `svc users import <file> --format …`: prints what would come; `--apply` brings it, and can be run again. */
 export async function importUsers(context: Context): Promise<number> {
-  const [file, ...more] = context.args
+  const [file = ''] = context.args
   const format = USER_FORMATS.find((one) => one === context.flag('format'))
-  if (file === undefined || more.length > 0 || !format) throw new UsageError(USAGE)
+  if (!format) throw new UsageError(context.usage)
   const isApplied = context.flag('apply') === true
   const source: Source = { file, format, firebase: format === 'firebase' ? firebaseParameters(context) : undefined }
   const { config } = context.config()

@@ -17,16 +17,13 @@ import { bringAppsAndMails } from './apps-and-mails.ts'
 import { AYB_ROLE, type AybPlan, aybObjects, aybUsers, planAllYourBase } from './plan-ayb.ts'
 
 const SOURCE = 'allyourbase'
-const USAGE =
-  'usage: svc adopt allyourbase <postgres://…> [--files <folder>] [--apply | --out <dir>], or --in-place [--apply]'
-
 /** `svc adopt allyourbase`: as of Supabase, with its tables and settings. */
 export async function adoptAllYourBase(context: Context): Promise<number> {
-  const [url, ...more] = context.args
+  const [url] = context.args
   const isInPlace = context.flag('in-place') === true
   const isApplied = context.flag('apply') === true
   const [out, place] = [context.flag('out'), context.flag('files')]
-  if (more.length > 0 || (url === undefined) !== isInPlace) throw new UsageError(USAGE)
+  if ((url === undefined) !== isInPlace) throw new UsageError(context.usage)
   if (out !== undefined && (isApplied || isInPlace))
     throw new UsageError('--out writes migrations instead of --apply, and not of --in-place')
   const { config } = context.config()

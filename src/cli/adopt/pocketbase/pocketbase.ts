@@ -12,14 +12,10 @@ import { openSource, type Source, sqliteName } from './source.ts'
 
 /** `svc adopt pocketbase <pb_data>`: prints the plan; `--apply` does it, `--out` writes it as migrations. */
 export async function adoptPocketbase(context: Context): Promise<number> {
-  const [folder, ...more] = context.args
+  const [folder = ''] = context.args
   const isApplied = context.flag('apply') === true
   const out = context.flag('out')
   const profile = context.flag('profile')
-  if (folder === undefined || more.length > 0)
-    throw new UsageError(
-      'usage: svc adopt pocketbase <pb_data> [--apply | --out <dir>] [--profile <name>] [--relation-views]',
-    )
   if (isApplied && out !== undefined) throw new UsageError('--out writes migrations instead of --apply: choose one')
   const { config } = context.config()
   const source = await openSource(folder)

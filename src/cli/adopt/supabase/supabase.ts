@@ -11,17 +11,14 @@ import { adoptInPlace } from './in-place.ts'
 import { planSupabase, type SupabasePlan } from './plan-supabase.ts'
 import { undoInPlace } from './undo.ts'
 
-const USAGE =
-  'usage: svc adopt supabase <postgres://…> [--files <folder or s3://…>] [--apply | --out <dir>], or --in-place [--undo] [--apply]'
-
 /** `svc adopt supabase`: prints the plan; `--apply` does it, `--out` writes it as migrations, `--undo` takes it away. */
 export async function adoptSupabase(context: Context): Promise<number> {
-  const [url, ...more] = context.args
+  const [url] = context.args
   const isInPlace = context.flag('in-place') === true
   const isApplied = context.flag('apply') === true
   const out = context.flag('out')
   const place = context.flag('files')
-  if (more.length > 0 || (url === undefined) !== isInPlace) throw new UsageError(USAGE)
+  if ((url === undefined) !== isInPlace) throw new UsageError(context.usage)
   if (isApplied && out !== undefined) throw new UsageError('--out writes migrations instead of --apply: choose one')
   if (isInPlace && out !== undefined) throw new UsageError('--in-place makes no tables: there is nothing for --out')
   if (context.flag('undo') === true) {
