@@ -190,3 +190,29 @@ test('a key of some tables is shown those alone', async () => {
   })
   assert.deepEqual(named.data, { __type: null })
 })
+
+test('lists of composites, domains and enums are compared, or refused with a reason', async () => {
+  await refresh(`create type place as (x int, label text); create domain small as int; create type tint as enum ('a', 'b');
+    create table crates (id int primary key, places place[], smalls small[], tints tint[], docs jsonb[], pair place);
+    insert into crates values (1, array[row(1, 'a b')::place, null], '{1,null}', '{a}', array['{"k": [1]}'::jsonb], row(2, 'c'))`)
+  const found = async (where: string) => {
+    const { data, errors } = await ask(`{ crates(where: ${where}) { id } }`)
+    return data?.crates ? data.crates.length : errors[0].extensions.code
+  }
+  const cases: [where: string, found: number][] = [
+    ['{smalls: {_eq: [1, null]}}', 1],
+    ['{smalls: {_in: [[2], [1, null]]}}', 1],
+    ['{tints: {_eq: ["a"]}}', 1],
+    ['{places: {_is_null: false}}', 1],
+    ['{places: {_eq: [{x: 1, label: "a b"}, null]}}', 1],
+    ['{places: {_in: [[{x: 1, label: "a b"}, null]]}}', 1],
+    ['{places: {_neq: [{x: 1}]}}', 1],
+    ['{pair: {_eq: {x: 2, label: "c"}}}', 1],
+    ['{pair: {_in: [{x: 2, label: "c"}]}}', 1],
+    ['{places: {_eq: [{x: "no number"}]}}', 400],
+    ['{places: {_eq: [5]}}', 400],
+    ['{smalls: {_eq: ["a"]}}', 400],
+    ['{docs: {_eq: [{k: [1]}]}}', 1],
+  ]
+  for (const [where, number] of cases) assert.equal(await found(where), number, where)
+})

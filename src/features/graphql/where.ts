@@ -4,6 +4,7 @@ import { type Comparison, isNull, operator } from '../../db/schema/filter/operat
 import type { Column } from '../../db/schema/snapshot.ts'
 import { AND, EMPTY, Ident, join, OR, type Sql, sql, type Value } from '../../db/sql.ts'
 import { Json } from './document/scalars.ts'
+import { inputJson } from './input-json.ts'
 import type { NamedTable } from './names.ts'
 
 export type WhereInput = Readonly<Record<string, unknown>>
@@ -130,7 +131,7 @@ function compared(column: Column, operators: WhereInput, row: Ident, { condition
   return join(
     entries.map(([name, value]) => {
       if (value === null) throw badRequest(`where.${column.name}.${name} must not be null`, 'invalid_filter')
-      conditions.add(column.isArray && Array.isArray(value) ? value.length : 1)
+      conditions.add(isComparedAlone(column) && Array.isArray(value) ? value.length : 1)
       return comparison(column, name, value, sql`${row}.${column.ident}`)
     }),
     AND,
@@ -155,10 +156,15 @@ function comparison(column: Column, name: string, value: unknown, left: Sql): Sq
   }
 }
 
-/** All values are one array parameter, unless they are arrays: PostgreSQL has no arrays of arrays. */
+/** Of rows and lists of them: JSON, which PostgreSQL takes apart. */
+const holdsRows = ({ element, typeKind }: Column): boolean => (element?.typeKind ?? typeKind) === 'c'
+
+const isComparedAlone = (column: Column): boolean => column.isArray || holdsRows(column)
+
+/** All values are one array parameter, unless they are arrays, because PostgreSQL has no arrays of arrays, or JSON. */
 function isOneOf(column: Column, left: Sql, values: readonly unknown[]): Sql {
   const equal = sql`${left} ${operator('=', column)}`
-  if (!column.isArray) return sql`(${equal} any (${texts(values)}::${column.castType}[]))`
+  if (!isComparedAlone(column)) return sql`(${equal} any (${texts(values)}::${column.castType}[]))`
   return sql`(${join([sql`false`, ...values.map((item) => sql`${equal} ${bound(column, item)}`)], OR)})`
 }
 
@@ -166,7 +172,10 @@ const texts = (values: readonly unknown[]): (string | null)[] =>
   values.map((item) => (item === null ? null : String(parameter(item))))
 
 // The cast is on the parameter, so that an index on the column can be used.
-const bound = (column: Column, value: unknown): Sql => sql`${parameter(value)}::${column.castType}`
+const bound = (column: Column, value: unknown): Sql =>
+  holdsRows(column)
+    ? sql`(select svc_v.v from pg_catalog.json_to_record(${`{"v":${inputJson(value)}}`}::pg_catalog.json) as svc_v(v ${column.castType}))`
+    : sql`${parameter(value)}::${column.castType}`
 
 /** A coerced input as a parameter. */
 export function parameter(value: unknown): Value {

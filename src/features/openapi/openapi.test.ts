@@ -22,8 +22,9 @@ await api.sql(`
   create function add(a text) returns text language sql as 'select a';
   create function busiest() returns setof posts language sql as 'select * from posts';
   create domain ref as oid;
-  create table things (id int primary key, o oid not null, os oid[], r ref, n int);
-  insert into things values (1, 4294967295, '{1,null}', 7, 3), (2, 0, null, null, null);
+  create domain refs as oid[];
+  create table things (id int primary key, o oid not null, os oid[], r ref, n int, more ref[], rs refs);
+  insert into things values (1, 4294967295, '{1,null}', 7, 3, '{8}', '{9}'), (2, 0, null, null, null, null, null);
   create function things_of(o oid) returns setof things language sql stable as 'select * from things t where t.o = things_of.o';
   create function next_oid(o oid, more oid[] default null) returns oid language sql as 'select (o::int8 + 1)::oid';
   create function longest(variadic words text[]) returns text language sql as 'select max(w) from unnest(words) w';
@@ -133,7 +134,7 @@ test('what is answered is as it is described', async () => {
   }
   const [list, one] = ['/api/collections/things', '/api/collections/things/{id}'] as const
   const { items } = await isDescribed('GET', list, '?sort=id')
-  assert.deepEqual(items[0], { id: 1, o: 4294967295, os: [1, null], r: 7, n: 3 })
+  assert.deepEqual(items[0], { id: 1, o: 4294967295, os: [1, null], r: 7, n: 3, more: [8], rs: [9] })
   await isDescribed('GET', list, '?fields=n&facets=o')
   await isDescribed('GET', list, '?cursor=&fields=o')
   await isDescribed('GET', list, '?aggregate=count,sum(n),max(o)&group=o')
@@ -149,9 +150,9 @@ test('what is answered is as it is described', async () => {
   assert.equal((await isDescribed('POST', '/api/rpc/next_oid', '', { json: { o: 1 }, headers })).dry_run.answer, 2)
   assert.equal((await isDescribed('POST', '/api/rpc/nothing', '', { headers })).dry_run.status, 204)
   const { data } = (
-    await api.call('POST /api/graphql', { json: { query: '{ things(where: {o: {_gte: 1}}) { o os r } }' } })
+    await api.call('POST /api/graphql', { json: { query: '{ things(where: {o: {_gte: 1}}) { o os r more rs } }' } })
   ).body
-  assert.deepEqual(data.things, [{ o: 4294967294, os: [1, null], r: 7 }])
+  assert.deepEqual(data.things, [{ o: 4294967294, os: [1, null], r: 7, more: [8], rs: [9] }])
 })
 
 test('arguments are described as a call takes them', () => {
