@@ -87,6 +87,7 @@ export type CatalogFunction = {
 
 export type Catalog = {
   serverVersion: number
+  callerIds: string[]
   extensions: { name: string; version: string; schema: string }[]
   types: CatalogType[]
   tables: CatalogTable[]
@@ -111,6 +112,7 @@ export type Catalog = {
     command: string
     permissive: boolean
     roles: string[]
+    callers: string[]
     usingExpr: string | null
     withCheckExpr: string | null
   }[]
