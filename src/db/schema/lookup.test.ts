@@ -104,6 +104,7 @@ const schemaOf = (tables: Table[], functions: Fn[] = []): Schema => ({
   pgVector: undefined,
   pgTrgm: undefined,
   serverVersion: 180000,
+  callerIds: [],
   warnings: [],
   builtAt: new Date(0),
 })

@@ -16,6 +16,8 @@ export type Schema = {
   readonly pgTrgm: { version: string; schema: string } | undefined
   /** PostgreSQL's server_version_num, e.g. 150018. */
   readonly serverVersion: number
+  /** How expressions name the caller's id: `svc.uid()`, in an adopted database `auth.uid()` too. */
+  readonly callerIds: readonly string[]
   /** Warnings for the operator, e.g. about views without security_invoker over RLS tables. */
   readonly warnings: readonly string[]
   readonly builtAt: Date
@@ -168,6 +170,8 @@ export type Policy = {
   readonly command: string
   readonly permissive: boolean
   readonly roles: readonly string[]
+  /** The roles of callers that it is for, by themselves or as members. */
+  readonly callers: readonly string[]
   readonly usingExpr: string | null
   readonly withCheckExpr: string | null
 }

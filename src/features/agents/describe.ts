@@ -51,7 +51,7 @@ export function describeTable(schema: Schema, viewer: Viewer, name: string) {
       return step && isAllowed(schema, step.target, viewer) ? [{ name: fieldName, type, table: to }] : []
     }),
     may: mayOf(table, viewer),
-    rules: rulesOf(table, viewer),
+    rules: rulesOf(schema, table, viewer),
     examples: examplesOf(shown, table, viewer),
   }
 }
@@ -67,28 +67,30 @@ const COMMANDS = [
 ] as const
 
 /** Policies in words; their SQL is the operator's. */
-function rulesOf(table: Table, viewer: Viewer): string[] {
+function rulesOf({ callerIds }: Schema, table: Table, viewer: Viewer): string[] {
   return COMMANDS.flatMap(([privilege, command, verb]) => {
     if (!mayDo(table, viewer.role, privilege)) return []
     if (!table.rlsEnabled) return `${verb} all rows.`
     const policies = table.rlsPolicies.filter((policy) => isFor(policy, command, viewer))
     const permissive = policies.filter((policy) => policy.permissive)
     if (permissive.length === 0) return `${verb} no rows.`
-    const words = [...new Set(permissive.map((policy) => wordsOf(policy, command)))]
+    const words = [...new Set(permissive.map((policy) => wordsOf(policy, command, callerIds)))]
     const isNarrowed = policies.length > permissive.length
     return `${verb} ${words.join(', and ')}${isNarrowed ? ', as far as further rules of the operator allow' : ''}.`
   })
 }
 
-function isFor({ command, roles }: Policy, wanted: string, { role }: Viewer): boolean {
-  const isRole = roles.length === 0 || roles.includes('public') || roles.includes(role)
-  return isRole && (command === wanted || command === 'ALL' || command === '*')
-}
+const isFor = ({ command, callers }: Policy, wanted: string, { role }: Viewer): boolean =>
+  callers.includes(role) && (command === wanted || command === 'ALL')
 
-function wordsOf({ usingExpr, withCheckExpr }: Policy, command: string): string {
+function wordsOf({ usingExpr, withCheckExpr }: Policy, command: string, callerIds: readonly string[]): string {
   const rule = (command === 'INSERT' ? (withCheckExpr ?? usingExpr) : usingExpr) ?? 'true'
   if (/^\(*true\)*$/i.test(rule)) return 'all rows'
-  const plain = rule.replaceAll('( SELECT svc.uid() AS uid)', 'svc.uid()').replaceAll('::text', '')
+  const named = callerIds.reduce(
+    (text, id) => text.replaceAll(`( SELECT ${id} AS uid)`, 'svc.uid()').replaceAll(id, 'svc.uid()'),
+    rule,
+  )
+  const plain = named.replaceAll('::text', '')
   const [, left, right] =
     /^\(*"?(\w+)"?\)* = \(*svc\.uid\(\)\)*$|^\(*svc\.uid\(\)\)* = \(*"?(\w+)"?\)*$/.exec(plain) ?? []
   const owner = left ?? right

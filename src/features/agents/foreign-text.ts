@@ -3,7 +3,7 @@ import type { Db } from '../../db/db.ts'
 import { tableByOid } from '../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { type Difference, tableByLabel } from './difference.ts'
-import { freeTextColumns, hasForeignText, type Marks, textsIn } from './marks.ts'
+import { columnsOfText, hasForeignText, type Marks, textsIn } from './marks.ts'
 import * as q from './sql.ts'
 
 type Shown = { table?: string; key?: unknown; changes?: Readonly<Record<string, { old?: unknown; new?: unknown }>> }
@@ -78,7 +78,7 @@ export class ForeignText {
 
 function newTexts(table: Table, label: string, columns: Shown['changes'] = {}): NewText[] {
   const before = JSON.stringify(Object.values(columns).map(({ old }) => old))
-  return freeTextColumns(table).flatMap((name) => {
+  return columnsOfText(table).flatMap((name) => {
     // What is generated of other columns says nothing that they do not.
     if (table.columns.get(name)?.isGenerated) return []
     return textsIn(columns[name]?.new).map((text) => ({ column: `${label}.${name}`, text, before }))

@@ -15,7 +15,7 @@ const isTextual = ({ baseType, typeKind }: Pick<Column, 'baseType' | 'typeKind'>
   typeKind !== 'e' && !NO_TEXT.has(baseType.replace(/^_/, ''))
 
 /** The columns of a table that hold text. */
-export const freeTextColumns = (table: Table): readonly string[] =>
+export const columnsOfText = (table: Table): readonly string[] =>
   [...table.columns.values()].filter(isTextual).map(({ name }) => name)
 
 /** Which tables hold text of others. Known until the schema changes. */
@@ -29,7 +29,7 @@ export class Marks {
 
   /** The columns of a table that others than the caller may write, as far as they hold text. */
   async othersColumns(schema: Schema, table: Table): Promise<readonly string[]> {
-    const texts = freeTextColumns(table)
+    const texts = columnsOfText(table)
     return texts.length > 0 && (await this.#isShared(schema, table)) ? texts : []
   }
 

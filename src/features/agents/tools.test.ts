@@ -291,6 +291,33 @@ test('describe tells rules in words, never in SQL', async () => {
   assert.ok(content.examples.every((example: string) => /^(list|get|create) \{/.test(example)))
 })
 
+test('describe tells what a user may by a role that the operator made', async () => {
+  // Roles are of the whole cluster.
+  const role = `staff_${new URL(api.databaseUrl).pathname.slice(1)}`
+  await api.sql(`
+    create role ${role} nologin; grant ${role} to svc_authenticated;
+    create table staff_notes (id int primary key, owner uuid not null default svc.uid(), body text);
+    alter table staff_notes enable row level security; grant all on staff_notes to svc_authenticated;
+    create policy own on staff_notes to ${role} using (owner = svc.uid());
+    create policy theirs on staff_notes to pg_monitor using (true)`)
+  try {
+    await eventually(async () => {
+      const { content, text } = await tool('describe', { table: 'staff_notes' })
+      const verbs = ['see', 'may create', 'may change', 'may delete']
+      assert.deepEqual(
+        content.rules,
+        verbs.map((verb) => `You ${verb} rows whose owner is you.`),
+        text,
+      )
+    })
+    assert.deepEqual(await api.sql(`select svc.written_by_others('staff_notes'::regclass)::text as shared`), [
+      { shared: 'false' },
+    ])
+  } finally {
+    await api.sql(`drop table staff_notes; drop role ${role}`)
+  }
+})
+
 test('no digit of a long number is lost, forth or back', async () => {
   await api.sql(
     'create table longs (id bigint primary key, owner uuid not null default svc.uid(), exact numeric, share float8)',

@@ -77,7 +77,7 @@ function describe(entry: ListedTable, listed: ReadonlyMap<string, ListedTable>):
     indexes: unlessEmpty(table.indexes.filter(namesNoHiddenColumn)),
     relationships: unlessEmpty(relationships),
     rlsEnabled: table.rlsEnabled,
-    rlsPolicies: admin ? unlessEmpty(table.rlsPolicies) : undefined,
+    rlsPolicies: admin ? unlessEmpty(table.rlsPolicies.map(({ callers: _, ...policy }) => policy)) : undefined,
   }
 }
 

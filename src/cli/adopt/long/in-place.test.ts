@@ -51,6 +51,9 @@ test('in place nothing of theirs changes, and undo leaves what was there', async
     uid: ann,
     role: 'authenticated',
   })
+  const ties = `select svc.owner_column('(auth.uid() = owner)') as owner, svc.written_by_others('public.notes'::regclass)::text as shared`
+  // Its trigger writes to it with the rights of its owner.
+  assert.deepEqual(await source.sql(ties), [{ owner: 'owner', shared: 'true' }])
   assert.deepEqual((await api.call('POST /api/rpc/who', { json: {} })).body, { uid: null, role: 'anon' })
   const texts = async (as: string) =>
     ((await api.call('GET /api/collections/notes', { as })).body.items as { text: string }[]).map(({ text }) => text)

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { adopting } from '../../../../test/kit/adopt.ts'
+import { AGENTS, agentTokens, agentTools } from '../../../../test/kit/agents.ts'
 import { AS_INVOKER, withoutInvokerViews as skip } from '../../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../../test/kit/kit.ts'
 import { supabaseDatabase } from '../../../../test/kit/supabase.ts'
@@ -12,7 +13,7 @@ import { codeOf, stepAt } from '../../../identity/totp-code.ts'
 import { adoptSupabase } from './supabase.ts'
 
 const source = await supabaseDatabase({ isNewest: true })
-const api = await startServer()
+const api = await startServer({ config: AGENTS })
 const home = mkdtempSync(join(tmpdir(), 'svc-supabase-'))
 after(() => rmSync(home, { recursive: true, force: true }))
 
@@ -276,6 +277,23 @@ test('policies, functions and triggers answer our callers as they answered their
   assert.deepEqual([made.status, made.body.owner], [201, ann])
   const stolen = await api.call('POST /api/collections/posts', { ...as(token), json: { title: 'theirs', owner: bo } })
   assert.equal(stolen.status, 403)
+})
+
+test('agents read in words what policies of theirs say, and own rows are no text of others', { skip }, async () => {
+  const user = { token: (await login('ann@example.com')).body.token as string }
+  const tool = agentTools(api, (await agentTokens(api, user)).access)
+  const { content } = await tool('describe', { table: 'posts' })
+  assert.deepEqual(content.rules, [
+    'You see rows whose owner is you.',
+    'You may create rows whose owner is you.',
+    'You may change rows whose owner is you.',
+    'You may delete rows whose owner is you, as far as further rules of the operator allow.',
+  ])
+  assert.ok((await tool('list', { table: 'posts' })).content.items.length > 0)
+  const quarantined = async () => (await api.call('GET /api/auth/agents', { as: user.token })).body[0].quarantined
+  assert.equal(await quarantined(), false)
+  await tool('list', { table: 'open' })
+  assert.equal(await quarantined(), true)
 })
 
 type Caller = { id: string; email: string } | undefined

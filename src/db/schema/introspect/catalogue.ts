@@ -95,6 +95,7 @@ export type CatalogFunction = {
 
 export type Catalog = {
   serverVersion: number
+  callerIds: string[]
   extensions: { name: string; version: string; schema: string }[]
   types: CatalogType[]
   tables: CatalogTable[]
@@ -119,6 +120,7 @@ export type Catalog = {
     command: string
     permissive: boolean
     roles: string[]
+    callers: string[]
     usingExpr: string | null
     withCheckExpr: string | null
     /** Tables that the USING expression reads. */

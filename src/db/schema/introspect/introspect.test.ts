@@ -283,13 +283,23 @@ test('indexes, check constraints, policies and the watch trigger are part of a t
     /^CREATE UNIQUE INDEX by_title ON public\.notes .* WHERE \(id > 0\)$/,
   )
   assert.equal(notes.rlsEnabled, true)
+  const callers = ['svc_anon', 'svc_authenticated']
   assert.deepEqual(notes.rlsPolicies, [
-    { name: 'everyone', command: 'SELECT', permissive: true, roles: [], usingExpr: 'true', withCheckExpr: null },
+    {
+      name: 'everyone',
+      command: 'SELECT',
+      permissive: true,
+      roles: [],
+      callers,
+      usingExpr: 'true',
+      withCheckExpr: null,
+    },
     {
       name: 'own',
       command: 'UPDATE',
       permissive: false,
       roles: ['svc_anon', 'svc_authenticated'],
+      callers,
       usingExpr: '(id > 1)',
       withCheckExpr: '(id > 2)',
     },

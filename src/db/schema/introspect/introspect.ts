@@ -100,6 +100,7 @@ async function toSchema(
     pgVector: extension('vector'),
     pgTrgm: extension('pg_trgm'),
     serverVersion: catalog.serverVersion,
+    callerIds: catalog.callerIds,
     warnings: [
       ...warningsOf(catalog, tables),
       ...odd.map(({ name, reason }) => `${name} is left out, because PostgreSQL cannot describe it: ${reason}`),

@@ -147,6 +147,8 @@ const policies = sql`
     p.polpermissive as permissive,
     coalesce((select pg_catalog.json_agg(r.rolname order by r.rolname) from pg_catalog.pg_roles r
               where r.oid = any(p.polroles)), '[]') as roles,
+    coalesce((select pg_catalog.json_agg(r.name) from (values ('svc_anon'), ('svc_authenticated')) as r(name)
+              where svc.policy_is_for(p.polroles, r.name)), '[]') as "callers",
     pg_catalog.pg_get_expr(p.polqual, p.polrelid) as "usingExpr",
     pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr",
     coalesce((select pg_catalog.json_agg(distinct m.found[1]::pg_catalog.int8)
@@ -330,6 +332,7 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     'extensions', ${listOf(sql`
       select e.extname as name, e.extversion as version, n.nspname as schema
       from pg_catalog.pg_extension e join pg_catalog.pg_namespace n on n.oid = e.extnamespace`)},
+    'callerIds', pg_catalog.to_json(svc.caller_ids()),
     'types', ${listOf(types)},
     'tables', ${listOf(tables)},
     'foreignKeys', ${listOf(foreignKeys)},
