@@ -108,6 +108,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const factor = crypto.randomUUID()
   await api.sql(`insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at)
     values ('${factor}', '${bo.user.id}', 'sms', '+4915112345678', now())`)
+  const identity = crypto.randomUUID()
+  await api.sql(`insert into svc.identities (id, provider, subject, user_id)
+    values ('${identity}', 'github', 'of-bo', '${bo.user.id}')`)
   const ofBo = `/api/admin/users/${bo.user.id}`
 
   await api.sql('create table undoable (id int primary key)')
@@ -251,6 +254,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/users/{id}/password', `POST ${ofBo}/password`, { password: 'another long password' }],
     ['DELETE /api/admin/users/{id}/sessions', `DELETE ${ofBo}/sessions`],
     ['DELETE /api/admin/users/{id}/factors/{factor}', `DELETE ${ofBo}/factors/${factor}`],
+    ['DELETE /api/admin/users/{id}/providers/{identity}', `DELETE ${ofBo}/providers/${identity}`],
     ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
     ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
