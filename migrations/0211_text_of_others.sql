@@ -10,6 +10,7 @@ begin
     from pg_stat_xact_user_tables s where s.schemaname <> 'svc' and s.schemaname not like 'pg\_temp%'
     group by 1;
 end $$;
+drop function svc.written_rows(text);
 
 -- What the operator's own code says: literals of functions, and defaults of these tables.
 create function svc.words_of_code(tables oid[]) returns text
