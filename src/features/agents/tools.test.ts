@@ -74,11 +74,15 @@ test('a write is tried, then confirmed, and can be undone', async () => {
   const undone = await tool('undo', { request_id: done.content.request_id, confirm: undo.content.confirm })
   assert.equal(undone.isError, false, undone.text)
   assert.equal((await tool('list', { table: 'notes' })).content.items.length, 0)
+  const undoneAlready = await tool('undo', { request_id: done.content.request_id })
+  assert.equal(undoneAlready.content.message, 'what it wrote has changed since')
   // And the undo is a write of its own.
   const back = await tool('undo', { request_id: undone.content.request_id })
   const backDone = await tool('undo', { request_id: undone.content.request_id, confirm: back.content.confirm })
   assert.equal(backDone.isError, false, backDone.text)
   assert.equal((await tool('get', { table: 'notes', id: String(id) })).content.title, 'a')
+  const backAlready = await tool('undo', { request_id: undone.content.request_id })
+  assert.equal(backAlready.content.message, 'what it wrote has changed since')
 })
 
 test('what is computed of a row is told, and does not keep it from being undone', {

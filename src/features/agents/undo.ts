@@ -4,6 +4,7 @@ import { parseKeepingDigits } from '../../core/json-digits.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { DryRun, LoggedChange } from '../../db/history/dry-run.ts'
+import { isUniqueViolation } from '../../db/pg-errors.ts'
 import { logOne, MADE } from '../../db/rows/change-logging.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { definitions, INPUT, insertAgain } from '../../db/rows/write.ts'
@@ -122,7 +123,9 @@ export async function undoIn(
 ): Promise<void> {
   for (const inverse of inverses) {
     await write(inverse, tx).catch((error: unknown) => {
-      throw error instanceof AppError && error.status < 500 ? cannot() : error
+      if (!(error instanceof AppError) || error.status >= 500) throw error
+      // It is no longer there, or is there again.
+      throw error.errorCode === 'record_not_found' || isUniqueViolation(error) ? changed() : cannot()
     })
   }
 }
