@@ -1,8 +1,9 @@
+import { openArchive } from './archive/slot.ts'
 import { listIndex } from './stored/archive-index.ts'
 import { blobOf, FILES, FIRST_FOLDER, fileFolders } from './stored/files.ts'
 import { isOf, type Origin } from './stored/origin.ts'
-import { type BackupDetails, listBackups, objectOf, readRecord } from './stored/records.ts'
-import { SealError, type Seals } from './stored/seal.ts'
+import { type BackupDetails, listBackups, objectOf } from './stored/records.ts'
+import type { Seals } from './stored/seal.ts'
 import { StoredBackup } from './stored/stored-backup.ts'
 import { type ArchiveRecord, archiveRecordName, listPieces, MOST_SEGMENT, parseLsn } from './stored/wal.ts'
 import { DiskTarget } from './target/disk-target.ts'
@@ -92,14 +93,9 @@ async function isAbandoned(run: Run, archive: string): Promise<boolean> {
 
 /** Undefined where it is of another server, or sealed with another key. */
 async function ownArchive({ target, seals, origin }: Run, archive: string): Promise<ArchiveRecord | undefined> {
-  try {
-    const record = await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
-    const isOwn = record?.server === undefined ? record?.system_id === origin.systemId : record.server === origin.server
-    return isOwn ? record : undefined
-  } catch (error) {
-    if (error instanceof SealError) return undefined
-    throw error
-  }
+  const record = await openArchive(target, seals, archive)
+  const isOwn = record?.server === undefined ? record?.system_id === origin.systemId : record.server === origin.server
+  return isOwn ? record : undefined
 }
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
