@@ -72,8 +72,8 @@ export async function plantBackup(
   passphrase: string,
   change: Partial<BackupDetails> = {},
 ): Promise<string> {
-  const id = newBackupId()
   const now = new Date().toISOString()
+  const id = newBackupId(new Date(change.started_at ?? now))
   const details: BackupDetails = {
     ...{ id, version: 1, state: 'good', kind: 'physical', started_at: now, finished_at: now, bytes: 1, from: '0/1' },
     ...{

@@ -1,5 +1,6 @@
 import type { Plan } from '../../src/cli/adopt/plan.ts'
 import type { Context } from '../../src/cli/command/command.ts'
+import { peopleCommands } from '../../src/cli/people-commands.ts'
 import { importUsers } from '../../src/cli/users-import/import.ts'
 import { loadConfig } from '../../src/config/config.ts'
 
@@ -12,7 +13,7 @@ export const importInto =
     const lines: string[] = []
     const context: Context = {
       args: [file],
-      usage: '',
+      usage: `usage: svc ${peopleCommands['users import']?.usage}`,
       json: true,
       flag: (name) => (name === 'format' ? format : flags[name]),
       argv: [],

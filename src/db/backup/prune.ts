@@ -1,8 +1,9 @@
+import { openArchive } from './archive/slot.ts'
 import { listIndex } from './stored/archive-index.ts'
-import { BlobCopies, FIRST_FOLDER, fileFolders, SHARDS } from './stored/files.ts'
+import { blobOf, FILES, FIRST_FOLDER, fileFolders } from './stored/files.ts'
 import { isOf, type Origin } from './stored/origin.ts'
-import { type BackupDetails, listBackups, objectOf, readRecord } from './stored/records.ts'
-import { SealError, type Seals } from './stored/seal.ts'
+import { type BackupDetails, listBackups, objectOf } from './stored/records.ts'
+import type { Seals } from './stored/seal.ts'
 import { StoredBackup } from './stored/stored-backup.ts'
 import { type ArchiveRecord, archiveRecordName, listPieces, MOST_SEGMENT, parseLsn } from './stored/wal.ts'
 import { DiskTarget } from './target/disk-target.ts'
@@ -40,35 +41,29 @@ export async function pruneBackups({ target, seals, keep, origin }: PruneOptions
   const isOld = ({ started_at }: BackupDetails): boolean =>
     started_at < oldest.started_at || Date.now() - Date.parse(started_at) > FAILED_KEPT_MS
   const leaving = all.filter((one) => one.state !== 'running' && !kept.has(one) && (one.state === 'good' || isOld(one)))
-  const folders = new Set([
-    ...(await fileFolders(seals, origin.server)),
-    ...good.flatMap(({ files }) => files.folder ?? []),
-    // It has no owner: anybody's older backups may need what is there.
-    ...(others.length === 0 ? [FIRST_FOLDER] : []),
-  ])
+  const own = [...(await fileFolders(seals, origin.server)), ...good.flatMap(({ files }) => files.folder ?? [])]
   for (const one of leaving) await removeBackup(target, one.id)
-  let files = 0
-  for (const folder of folders) {
-    files += await pruneBlobs(target, seals, new BlobCopies(target, seals, folder), [...kept], oldest)
-  }
+  const run = { target, seals, origin, kept: [...kept], isAlone: others.length === 0 }
   return {
     backups: leaving.map(({ id }) => id),
-    files,
-    segments: await pruneArchives(target, seals, [...kept], origin),
+    files: await pruneBlobs(run, new Set(own), oldest),
+    segments: await pruneArchives(run),
     ...untouched,
   }
+}
+
+type Run = Omit<PruneOptions, 'keep'> & {
+  kept: readonly BackupDetails[]
+  /** No other server or key has a backup in the target, so no backup needs what is not ours. */
+  isAlone: boolean
 }
 
 /** The newest archive is under way even before its first base backup is good. */
 const YOUNG_MS = 86_400_000
 
 /** Every piece of the log that a kept backup needs stays, up to the end of its archive. */
-async function pruneArchives(
-  target: BackupTarget,
-  seals: Seals,
-  kept: readonly BackupDetails[],
-  origin: Origin,
-): Promise<number> {
+async function pruneArchives(run: Run): Promise<number> {
+  const { target, kept } = run
   const archives = new Set<string>()
   for await (const { name } of target.list('wal/')) archives.add(name.split('/')[1] ?? '')
   for await (const { name } of target.list('archives/')) archives.add(name.split('/')[1] ?? '')
@@ -76,8 +71,7 @@ async function pruneArchives(
   let removed = 0
   for (const archive of archives) {
     const needing = kept.filter((one) => one.archive === archive && one.from !== null)
-    const record = await ownArchive(target, seals, archive, origin)
-    if (needing.length === 0 && (!record || Date.now() - Date.parse(record.created_at) < YOUNG_MS)) continue
+    if (needing.length === 0 && !(await isAbandoned(run, archive))) continue
     const from = needing.length === 0 ? undefined : needing.map((one) => parseLsn(one.from ?? '0/0')).reduce(least)
     removed += await pruneArchive(target, archive, from)
     if (from === undefined) await target.remove(archiveRecordName(archive))
@@ -85,21 +79,23 @@ async function pruneArchives(
   return removed
 }
 
-/** Undefined where it is of another server, or sealed with another key. */
-async function ownArchive(
-  target: BackupTarget,
-  seals: Seals,
-  archive: string,
-  origin: Origin,
-): Promise<ArchiveRecord | undefined> {
-  try {
-    const record = await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
-    const isOwn = record?.server === undefined ? record?.system_id === origin.systemId : record.server === origin.server
-    return isOwn ? record : undefined
-  } catch (error) {
-    if (error instanceof SealError) return undefined
-    throw error
+async function isAbandoned(run: Run, archive: string): Promise<boolean> {
+  const record = await ownArchive(run, archive)
+  if (record) return Date.now() - Date.parse(record.created_at) >= YOUNG_MS
+  if (!run.isAlone) return false
+  const written: number[] = []
+  for await (const { modifiedAt } of run.target.list(`wal/${archive}/`)) written.push(modifiedAt)
+  for await (const { name, modifiedAt } of run.target.list('archives/')) {
+    if (name === archiveRecordName(archive)) written.push(modifiedAt)
   }
+  return written.every((at) => Date.now() - at >= YOUNG_MS)
+}
+
+/** Undefined where it is of another server, or sealed with another key. */
+async function ownArchive({ target, seals, origin }: Run, archive: string): Promise<ArchiveRecord | undefined> {
+  const record = await openArchive(target, seals, archive)
+  const isOwn = record?.server === undefined ? record?.system_id === origin.systemId : record.server === origin.server
+  return isOwn ? record : undefined
 }
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
@@ -125,27 +121,23 @@ export async function removeBackup(target: BackupTarget, id: string): Promise<vo
 }
 
 /**
- * A blob is needed by the backups that list it in this folder, and by moments after the oldest one while an archive is kept: those
- * that came to the target since.
+ * A blob is needed by the backups that list it in its folder, and by moments after the oldest one while an archive is kept: those
+ * that came to the target since. What has no owner, or another one, goes only where `isAlone`.
  */
-async function pruneBlobs(
-  target: BackupTarget,
-  seals: Seals,
-  copies: BlobCopies,
-  kept: readonly BackupDetails[],
-  oldest: BackupDetails,
-): Promise<number> {
+async function pruneBlobs(run: Run, own: ReadonlySet<string>, oldest: BackupDetails): Promise<number> {
+  const { target, seals, kept, isAlone } = run
   const since = Date.parse(oldest.started_at) - MARGIN_MS
   const listed = new Set<string>()
   for (const one of kept) {
-    if ((one.files.folder ?? FIRST_FOLDER) !== copies.folder) continue
-    for await (const id of listedBlobs(new StoredBackup(one, target, seals))) listed.add(id)
+    const folder = one.files.folder ?? FIRST_FOLDER
+    for await (const id of listedBlobs(new StoredBackup(one, target, seals))) listed.add(`${folder} ${id}`)
   }
   let removed = 0
-  for (const shard of SHARDS) {
-    for (const [id, { modifiedAt }] of await copies.present(shard)) {
-      if (listed.has(id) || modifiedAt >= since) continue
-      await copies.remove(id)
+  for (const place of isAlone ? [FILES, FIRST_FOLDER] : own) {
+    for await (const { name, modifiedAt } of target.list(`${place}/`)) {
+      const blob = blobOf(name)
+      if (!blob || modifiedAt >= since || listed.has(`${blob.folder} ${blob.id}`)) continue
+      await target.remove(name)
       removed++
     }
   }

@@ -4,6 +4,7 @@ import { version } from '../../core/version.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { ReplicationConnection } from '../protocol/replication.ts'
 import { type AddedExtensions, readAddedExtensions } from '../setup/embedded/extensions.ts'
+import { openArchive } from './archive/slot.ts'
 import { streamBaseBackup } from './base-backup.ts'
 import { readExtensionNames } from './logical/definitions.ts'
 import { pgDumpMajor } from './logical/pg-dump.ts'
@@ -27,7 +28,7 @@ export type TakeBackup = {
   copiesRemoteFiles: boolean
   /** Sealed into the backup where it is encrypted. */
   rootSecret: string
-  /** The archive under way, if there is one. */
+  /** The archive under way, if there is one; in another target, or sealed with another key, it does not go on from this backup. */
   archive: string | null
   /** Where extensions that were added to the embedded PostgreSQL lie. */
   extensionsDir?: string | undefined
@@ -53,7 +54,9 @@ export async function takeBackup(options: TakeBackup): Promise<BackupDetails> {
       requirePgDump(facts)
       options.say?.(`${mayNotReplicate(facts)}: a logical copy is taken, and no log goes on from it`)
     }
-    const run = new Run(options, facts)
+    const { target, seals, archive } = options
+    const isReadable = archive !== null && (await openArchive(target, seals, archive)) !== undefined
+    const run = new Run({ ...options, archive: isReadable ? archive : null }, facts)
     await run.begin()
     try {
       return await run.take(client)

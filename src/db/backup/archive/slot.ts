@@ -27,7 +27,7 @@ export async function openSlot(client: pg.Client, target: BackupTarget, seals: S
     [SETTING],
   )
   const archive = rows[0]?.archive
-  const record = archive && found ? await recordOf(target, seals, archive) : undefined
+  const record = archive && found ? await openArchive(target, seals, archive) : undefined
   const isSame =
     record !== undefined &&
     record.system_id === facts.system_id &&
@@ -55,8 +55,12 @@ export async function openSlot(client: pg.Client, target: BackupTarget, seals: S
   return { record: fresh, from: made.restart_lsn, isNew: true }
 }
 
-/** Undefined where another key sealed it: what is written now could not be read together with what is there. */
-async function recordOf(target: BackupTarget, seals: Seals, archive: string): Promise<ArchiveRecord | undefined> {
+/** Undefined where it is not, or another key sealed it: what is written now could not be read together with what is there. */
+export async function openArchive(
+  target: BackupTarget,
+  seals: Seals,
+  archive: string,
+): Promise<ArchiveRecord | undefined> {
   try {
     return await readRecord<ArchiveRecord>(target, seals, archiveRecordName(archive))
   } catch (error) {

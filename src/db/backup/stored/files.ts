@@ -15,6 +15,7 @@ export type BlobSource = {
 export type BlobRow = { id: string; size: number; sha256: string }
 
 const AT_ONCE = 4
+export const FILES = 'files'
 /** Of backups that do not name the folder of their files. */
 export const FIRST_FOLDER = 'blobs'
 
@@ -23,7 +24,13 @@ export const FIRST_FOLDER = 'blobs'
  * removes what another one needs. The first is the one to write to.
  */
 export async function fileFolders(seals: Seals, server: string): Promise<string[]> {
-  return (await seals.tags(server)).map((tag) => `files/${tag}`)
+  return (await seals.tags(server)).map((tag) => `${FILES}/${tag}`)
+}
+
+/** The folder and the id in the name of an object; undefined for what is none of a blob. */
+export function blobOf(name: string): { folder: string; id: string } | undefined {
+  const [, folder = '', id = ''] = /^(.+)\/[0-9a-f]{2}\/([^/]+)$/.exec(name) ?? []
+  return isUuid(id) ? { folder, id } : undefined
 }
 
 /** Shards of the ids, which are random: the first byte. */
@@ -72,10 +79,6 @@ export class BlobCopies {
     const name = this.#name(row.id)
     const stored = await this.#target.get(name)
     return stored && sameBytes(this.#seals.open(name, stored), row)
-  }
-
-  remove(id: string): Promise<void> {
-    return this.#target.remove(this.#name(id))
   }
 
   #name(id: string): string {

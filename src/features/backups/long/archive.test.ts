@@ -152,6 +152,9 @@ test('a server that stops leaves nothing behind in the archive, and the next one
     },
     { seconds: 240 },
   )
+  // One that is taken by hand with the other passphrase is whole without that archive.
+  const byHand = await runSvc(['backup', '--data-dir', dataDir, '--to', to], passphrase)
+  assert.deepEqual([byHand.code, byHand.err], [0, ''])
   await sealedAnew.stop()
   rmSync(dataDir, { recursive: true })
   const copy = await restoreTo('gone')

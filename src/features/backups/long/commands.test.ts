@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { query, runSvc, startEmbeddedServer, testFolder, upload } from '../../../../test/kit/backups.ts'
@@ -83,6 +83,16 @@ test('after the passphrase was changed old backups stay, and both passphrases br
     (await listed()).map(({ id }: { id: string }) => id),
     [two.id, three.id],
   )
+  // Once nobody else has a backup there, what the old one had of files goes too.
+  const copies = readdirSync(join(rotated, 'files'), { recursive: true, encoding: 'utf8' })
+  const blobs = copies.filter((name) => name.split('/').length === 3)
+  assert.equal(blobs.length, 2)
+  for (const name of blobs) utimesSync(join(rotated, 'files', name), 0, 0)
+  const prune = async () => JSON.parse((await runSvc(['backup', 'prune', '--json'], second)).out)
+  assert.deepEqual(await prune(), { backups: [], files: 0, segments: 0, untouched: [two.id] })
+  rmSync(join(rotated, 'backups', two.id), { recursive: true })
+  assert.deepEqual(await prune(), { backups: [], files: 1, segments: 0 })
+  assert.equal((await runSvc(['backup', 'verify', three.id], second)).code, 0)
 })
 
 test('a new server on the target of a lost one removes nothing of it', async () => {
