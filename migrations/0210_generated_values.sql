@@ -1,7 +1,7 @@
 -- Agents: what the database generates is told from what a write copies by a second run of the same statements on one snapshot.
 
--- What the defaults of these tables' columns are at this moment, where nothing else decides it: functions of others may read what
--- somebody changes meanwhile. Numbers that are drawn, and random values, are never the same again.
+-- What the defaults of these tables' columns are at this moment, where nothing else decides it: other functions may read data that
+-- changes meanwhile, and sequences and random values are new each time.
 create function svc.present_defaults(targets oid[]) returns json
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare

@@ -43,8 +43,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     and (c.conrelid = target or (c.conparentid = 0 and c.conrelid in (select t.relid from pg_partition_tree(target) t)))
 $$;
 
--- Keeps others from writing the tables of these changes that have such constraints: who waits for nobody may have a row that is not
--- seen here, and sees none of ours. Before any row is locked.
+-- Locks the tables of these changes that have such constraints against writers, before any row is locked: a transaction that
+-- waits for no lock may hold a row that is not seen here, and does not see ours.
 create function svc.lock_deferrable(ids bigint[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare

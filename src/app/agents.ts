@@ -45,7 +45,7 @@ export async function createAgentsGroup(
   const publicBaseUrl = (): string => publicUrl.get()
   const origins = new Set(config.server.cors_origins)
   const agents = createAgents({
-    ...{ own, schema, routes, writes, marks, hasQuarantine, publicBaseUrl, version },
+    ...{ own, schema, routes, writes, marks, hasQuarantine, publicBaseUrl, version, observe },
     tools: new Tools(routes.at('GET /api/collections/{table}')),
     trail: new Trail(own, observe),
     appName: config.server.app_name,

@@ -71,7 +71,7 @@ function watchOutput(): Output {
     process.stderr.write(`the output cannot be written: ${output.failure}\n`)
     process.exitCode = 1
   })
-  process.stderr.on('error', () => {}) // nobody reads it
+  process.stderr.on('error', () => {}) // its reader is gone
   return output
 }
 

@@ -6,7 +6,7 @@ export async function status(context: Context): Promise<number> {
   const { config } = context.config()
   const url = serverUrl(context, config)
   const pid = holderOf(config.data_dir)?.pid ?? null
-  // Whoever answers at the configured address then has other data.
+  // A server that answers at the configured address has other data then.
   const isDown = pid === null && context.url === undefined && config.database.url === ''
   const health = isDown ? 'down' : await healthAt(url)
   context.print(

@@ -12,6 +12,7 @@ export const observations = {
   'certificate read again': 'info',
   'certificate not read again': 'warn',
   'audit entry lost': 'error',
+  'answer to an agent lost': 'error',
   // processes
   'unhandled rejection': 'error',
   'uncaught exception': 'error',

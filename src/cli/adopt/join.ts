@@ -4,7 +4,7 @@ import { endSessionsOf } from '../../identity/users.ts'
 
 /**
  * An unverified account may be another person's: its credentials and sessions end before it is joined, and its phone number, which
- * signs in too. Where nobody joins, it loses the address alone.
+ * signs in too. Without `joined` it loses the address and the password alone.
  */
 export async function emptyAccount(
   client: pg.Client,

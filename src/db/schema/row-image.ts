@@ -16,7 +16,7 @@ const isVirtual = ({ generation }: Column): boolean => generation?.isVirtual ===
  */
 export const rowImage = (at: TableInSchema, json: Sql): Sql => computed(at, json, isVirtual)
 
-/** As rowImage, of a row that somebody would write: PostgreSQL computes every generated column of it. */
+/** As rowImage, of a row before it is written: PostgreSQL computes every generated column of it. */
 export const rowToWrite = (at: TableInSchema, json: Sql): Sql =>
   computed(at, json, ({ generation }) => generation !== undefined)
 

@@ -1,11 +1,13 @@
-import { AppError } from '../../core/errors.ts'
+import { AppError, reasonOf } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { parseKeepingDigits } from '../../core/json-digits.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { isInOwnWords, raisedBy } from '../../db/pg-errors.ts'
 import { findFunctions, findTable } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
+import { stackOf } from '../../http/wire/error-response.ts'
 import { type Agent, mayWrite } from './agent.ts'
 import { type AnswerParts, answerOf, refusalOf } from './answers.ts'
 import { describeAll, describeTable } from './describe.ts'
@@ -32,6 +34,7 @@ export type WorkbenchDeps = {
   version: string
   appName: string
   accountUrl: () => string
+  observe: Observe
 }
 
 type Context = { agent: Agent; isReadOnly: boolean; ip: string; requestId: string; cancelSignal: AbortSignal }
@@ -240,7 +243,12 @@ export class Workbench implements McpServer {
       const isForeign = hasForeignText(answer, JSON.stringify(args), this.#namesFor(args))
       const others = isForeign ? await this.#othersOfWrite(args) : []
       return await this.#readAnswer({ content, others, spare: ['answer', 'counts'] })
-    } catch {
+    } catch (error) {
+      const { requestId } = this.#context
+      this.#deps.observe({
+        message: 'answer to an agent lost',
+        attrs: { requestId, error: reasonOf(error), stack: stackOf(error) },
+      })
       const notes = ['It is done; its answer could not be read.']
       return answerOf({ content: { request_id, counts, truncated: true }, notes, spare: ['counts'] })
     }

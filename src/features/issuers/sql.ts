@@ -1,7 +1,7 @@
 import { type Sql, sql } from '../../db/sql.ts'
 import type { ForeignIdentity } from './issuers.ts'
 
-/** No row for one that is linked already. One that has ended is free for whoever has its token. */
+/** No row for one that is linked already. One that has ended can be linked again with its token. */
 export const linkIdentity = ({ issuer, subject }: ForeignIdentity, userId: string): Sql => sql`
   insert into svc.identities as i (provider, subject, user_id, by_session)
   values (${issuer}, ${subject}, ${userId}::uuid, true)

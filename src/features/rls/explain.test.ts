@@ -291,7 +291,7 @@ test('given rows have the values of generated columns that a write would give th
   }
   assert.equal(await write('insert', { id: 1, body: 'open' }), true)
   assert.equal(await write('insert', { id: 2, body: 'secret' }), false)
-  // What the database computes nobody gives.
+  // A caller gives no value for what the database computes.
   assert.equal(await write('insert', { id: 3, body: 'secret' }, false), false)
   assert.equal(await write('insert', { id: 4, body: 'too long a body' }), false)
   assert.equal(await write('update', { body: 'secret' }), false)

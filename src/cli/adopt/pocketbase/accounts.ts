@@ -278,7 +278,7 @@ async function addPerson(
       key,
       id,
     ])
-    // Records that nobody has proven may be of several people; the first has the account.
+    // Unverified records with one address may be of several people; the first has the account.
     if (!person.isVerified && key !== first.key) continue
     for (const { provider, subject } of external.get(key) ?? []) {
       await client.query(

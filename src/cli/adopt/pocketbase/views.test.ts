@@ -305,6 +305,6 @@ test('of a value everything arrives but what PostgreSQL has no place for, and th
     },
     { id: 'e', title: 'plain', n: '3', j: '{"id": 12345678901234567890, "price": 1.10}', tags: '{a}', above: 'cd' },
   ])
-  // Of an address that nobody has proven the newest record decides alone.
+  // The newest record decides alone on an unverified address.
   assert.deepEqual(await place.sql('select subject from svc.identities'), [{ subject: 'newer' }])
 })

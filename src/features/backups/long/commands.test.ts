@@ -83,7 +83,7 @@ test('after the passphrase was changed old backups stay, and both passphrases br
     (await listed()).map(({ id }: { id: string }) => id),
     [two.id, three.id],
   )
-  // Once nobody else has a backup there, what the old one had of files goes too.
+  // Without backups of other keys in the target, their files go too.
   const copies = readdirSync(join(rotated, 'files'), { recursive: true, encoding: 'utf8' })
   const blobs = copies.filter((name) => name.split('/').length === 3)
   assert.equal(blobs.length, 2)

@@ -85,7 +85,7 @@ export function ChangesBar({ name, table, core, status, onSaved }: ChangesBarPro
   )
 }
 
-/** Not new, so that its key says which one it is: somebody may have deleted it, and the grid no longer has it. */
+/** A row that is not new is named by its key, because the grid no longer has it once it was deleted elsewhere. */
 const isThere = ({ updated, deleted }: Edits, key: string | undefined): key is string =>
   key !== undefined && (updated.has(key) || deleted.has(key))
 
