@@ -151,7 +151,7 @@ test('code flow, single sign-on, ID token, userinfo, PAR, introspection and logo
   )
   await page.goto((await ask({ prompt: 'none' })).url)
   assert.equal((await at('/cb')).searchParams.get('error'), 'login_required')
-  await browser.close()
+  await page.close()
 })
 
 test('a device is connected by the page, and by openid-client that waits for it', { skip }, async () => {
@@ -176,7 +176,7 @@ test('a device is connected by the page, and by openid-client that waits for it'
   const tokens = await polling
   assert.equal(tokens.claims()?.sub, user.id)
   assert.equal((await api.call('GET /api/collections/notes', { as: tokens.access_token })).status, 200)
-  await browser.close()
+  await page.close()
 })
 
 test('introspection and device codes raced over two processes', async () => {
