@@ -74,7 +74,7 @@ export const dataCommands: Readonly<Record<string, Command>> = {
     about: {
       format: 'csv, json or ndjson; default: by the name of the file',
       filter: 'rows to write, as of a list',
-      sort: 'as of a list',
+      sort: 'as of a list: -created_at,id',
       fields: 'columns, separated by commas',
     },
     flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },

@@ -85,13 +85,25 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
     ...Object.fromEntries(configFlags.map((flag) => [flag, { type: 'string' as const }])),
   }
   try {
-    return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true })
+    return parseArgs({ args: joined(argv, options), options, allowPositionals: true, strict: true })
   } catch (error) {
     const reason = firstLine(reasonOf(error)).replace(/\.? To specify .*$/, '')
     const unknown = /^Unknown option '--([^'=]+)'/.exec(reason)?.[1]
     const near = unknown === undefined ? undefined : nearestName(unknown, Object.keys(options))
     throw new UsageError(`${reason}${near === undefined ? '' : `; did you mean --${near}?`} (see svc --help)`)
   }
+}
+
+/** `--sort -id` as `--sort=-id`: an option with a value takes what follows it, as in other programs. */
+function joined(argv: readonly string[], options: Readonly<Record<string, { type: string }>>): string[] {
+  const args: string[] = []
+  for (const word of argv) {
+    const last = args.at(-1)
+    const isValue = /^-[^-]/.test(word) && last?.startsWith('--') && options[last.slice(2)]?.type === 'string'
+    if (isValue) args[args.length - 1] = `${last}=${word}`
+    else args.push(word)
+  }
+  return args
 }
 
 /** The command that words name, wherever flags stand: `--files` takes a folder for one and nothing for another. */

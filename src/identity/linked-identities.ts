@@ -21,3 +21,7 @@ export type RemovedIdentity = { provider: string; subject: string }
 
 export const removeIdentity = (userId: string, id: string): Sql => sql`
   delete from svc.identities where user_id = ${userId}::uuid and id::text = ${id} returning provider, subject`
+
+/** What a thief's session may have linked. */
+export const endLinked = (userId: string): Sql => sql`
+  update svc.identities set ended_at = now() where user_id = ${userId}::uuid and by_session and ended_at is null`

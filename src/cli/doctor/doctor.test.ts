@@ -226,11 +226,16 @@ test('without CREATEROLE warnings and doctor say what to run by hand, and after 
   await superuser.query('create role app login')
   await superuser.query('create database limited owner app')
   const limited = cluster.url.replace(/^(postgres(?:ql)?:\/\/)[^@]*@([^/]*)\/[^?]*/, '$1app@$2/limited')
+  const owner = await openConnection({ url: limited })
+  await owner.query(`create table books (id int primary key); alter table books enable row level security;
+    create policy for_the_app on books to app using (id > 1)`)
+  await owner.end()
   const { rows } = await superuser.query(`select current_setting('server_version_num')::int >= 160000 as "isNew"`)
   const grant = `grant svc_anon, svc_authenticated to app${rows[0]?.isNew === 't' ? ' with inherit false, set true' : ''}`
   const byHand = async (): Promise<string[]> => {
     const server = await startServer({ config: { 'database.url': limited } })
     const { warnings } = (await server.call('GET /api/admin/status', { as: 'admin' })).body
+    assert.equal((await server.call('GET /api/collections/books', { as: 'admin' })).status, 200)
     await server.stop()
     const { findings } = await doctor(`[database]\nurl = "${limited}"`)
     const fixes = findings.flatMap(({ fix }) => /^as a superuser: (.*); then restart the server$/.exec(fix)?.[1] ?? [])
@@ -250,7 +255,7 @@ test('without CREATEROLE warnings and doctor say what to run by hand, and after 
   const sql = (query: string) => server.call('POST /api/admin/sql', { as: 'admin', json: { query } })
   assert.equal((await sql('create table notes (id int primary key)')).status, 200)
   assert.equal((await server.call('POST /api/collections/notes', { json: { id: 1 } })).status, 201)
-  assert.equal((await sql('revoke all on notes from svc_anon, svc_authenticated')).status, 200)
+  assert.equal((await sql('revoke all on notes, books from svc_anon, svc_authenticated')).status, 200)
   await server.stop()
   const { findings } = await doctor(`[database]\nurl = "${limited}"`)
   assert.deepEqual(

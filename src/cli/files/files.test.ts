@@ -132,6 +132,15 @@ test('a table goes out to a file and comes in again, all of it or nothing', asyn
     '0 created, 2 updated, 0 skipped\n',
   )
   assert.equal((await svc('export', 'lions')).out, text)
+  const ids = async (...sort: string[]) =>
+    (await svc('export', 'lions', '--fields', 'id', '--format', 'csv', ...sort)).out.trim().split(/\s+/).slice(1)
+  assert.deepEqual(
+    [await ids('--sort', '-id'), await ids('--sort=-id')],
+    [
+      ['2', '1'],
+      ['2', '1'],
+    ],
+  )
   writeFileSync(join(home, 'bad.csv'), 'id,name\n3,Simba\nx,Scar\n')
   const failed = await svc('import', 'lions', 'bad.csv')
   assert.deepEqual([failed.code, failed.out], [1, ''])

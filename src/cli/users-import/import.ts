@@ -75,7 +75,7 @@ async function* peopleOf(source: Source, notes: ManyNotes, heard: (bytes: number
   const header = format === 'firebase' ? FIREBASE_COLUMNS : undefined
   for await (const { number, fields } of entriesOf(file, { header, heard })) {
     const person = personOf(format, fields, firebase)
-    if (!person) notes.add('skipped', `user ${number}`, 'has neither id nor address')
+    if (!person) notes.add('skipped', `user ${number}`, 'has neither an id nor an address that is valid')
     else if (!seen.add(`key ${person.key}`)) notes.add('skipped', person.key, 'is in the file before, with the same id')
     else if (person.email !== null && !seen.add(`email ${person.email}`))
       notes.add('skipped', `${person.email} (${person.key})`, 'is in the file before, with the same address')

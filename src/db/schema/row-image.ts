@@ -35,43 +35,34 @@ function computed(at: TableInSchema, json: Sql, isComputed: (column: Column) => 
   const columns = [...table.columns.values()]
   const given = givenRow(at, json)
   if (!columns.some(isComputed)) return given
-  const valueIn = (column: Column): Sql =>
-    isComputed(column)
-      ? expressionOf(column.generation)
-      : isSpatial(column)
-        ? sql`${rowAlias(table)}.${column.ident}`
-        : NOTHING
-  const base = sql`(select row(${join(columns.map(valueIn))})::${table.ident} from ${given})`
-  return populated(
-    table,
-    base,
-    without(
-      json,
-      columns.filter((column) => isComputed(column) || isSpatial(column)),
-    ),
+  const values = columns.map((column) =>
+    isComputed(column) ? expressionOf(column.generation) : sql`${rowAlias(table)}.${column.ident}`,
   )
+  return populated(table, sql`(select row(${join(values)})::${table.ident} from ${given})`, sql`'{}'`)
 }
 
 /** Each column as the JSON has it. */
 function givenRow({ schema, table }: TableInSchema, json: Sql): Sql {
   const columns = [...table.columns.values()]
   const spatial = columns.filter(isSpatial)
-  if (spatial.length === 0) return populated(table, sql`null::${table.ident}`, json)
+  if (spatial.length === 0) return populated(table, sql`null::${table.ident}`, readable(table, json))
   // GeoJSON names no reference system, so PostGIS would not use the column's.
   const base = columns.map((column) =>
     isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : NOTHING,
   )
-  return populated(table, sql`row(${join(base)})::${table.ident}`, without(json, spatial))
+  return populated(table, sql`row(${join(base)})::${table.ident}`, readable(table, without(json, spatial)))
 }
 
 const NOTHING = sql`null`
 const expressionOf = (generation: Generation | undefined): Sql =>
   generation ? sql`(${catalogueExpression(generation.expression)})` : NOTHING
 
-function populated(table: Table, base: Sql, json: Sql): Sql {
-  const isRead = [...table.columns.values()].every(({ readsBack }) => readsBack)
-  const image = isRead ? json : sql`svc.readable_image(${json}, ${table.oid}::pg_catalog.oid)`
-  return sql`pg_catalog.jsonb_populate_record(${base}, ${image}) as ${rowAlias(table)}`
+const populated = (table: Table, base: Sql, json: Sql): Sql =>
+  sql`pg_catalog.jsonb_populate_record(${base}, ${json}) as ${rowAlias(table)}`
+
+function readable({ columns, oid }: Table, json: Sql): Sql {
+  const isRead = [...columns.values()].every(({ readsBack }) => readsBack)
+  return isRead ? json : sql`svc.readable_image(${json}, ${oid}::pg_catalog.oid)`
 }
 
 const without = (json: Sql, columns: readonly Column[]): Sql =>

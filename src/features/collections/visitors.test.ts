@@ -103,13 +103,17 @@ test('a policy that has to ask itself is named with its remedy, and the log says
     create table apart (id int primary key); create table other_part (id int primary key);
     create policy for_visitors on apart for select to svc_anon using (exists (select from other_part));
     create policy for_users on other_part for select to svc_authenticated using (exists (select from apart));
+    create table topics (id int primary key, parent int);
+    create policy below on topics using (true) with check (parent is null or exists (select from topics t where t.id = parent));
+    create table walls (id int primary key); create policy narrow on walls as restrictive using (exists (select from walls));
     create table without_rls (id int primary key); create policy itself on without_rls using (exists (select from without_rls));
-    ${['members', 'teams', 'crews', 'parts', 'logs', 'apart', 'other_part'].map((table) => `alter table ${table} enable row level security`).join(';')}`)
+    ${['members', 'teams', 'crews', 'parts', 'logs', 'apart', 'other_part', 'topics', 'walls'].map((table) => `alter table ${table} enable row level security`).join(';')}`)
   const { warnings } = (await open.call('GET /api/admin/status', { as: 'admin' })).body
   const remedy = 'ask a SECURITY DEFINER function instead'
   assert.deepEqual(
     warnings.filter((line: string) => line.includes(remedy)),
     [
+      `policy below of public.topics fails for all whom it is for, because it reads public.topics: ${remedy}`,
       `policy of_crew of public.teams fails for all whom it is for, because it reads public.crews, whose policies lead back to public.teams: ${remedy}`,
       `policy of_team of public.crews fails for all whom it is for, because it reads public.teams, whose policies lead back to public.crews: ${remedy}`,
       `policy see of public.members fails for all whom it is for, because it reads public.members: ${remedy}`,
@@ -122,9 +126,12 @@ test('a policy that has to ask itself is named with its remedy, and the log says
     logs: 200,
     apart: 200,
     other_part: 200,
+    topics: 200,
+    walls: 200,
   }))
     assert.equal((await open.call(`GET /api/collections/${table}`)).status, status, table)
   assert.equal((await open.call('POST /api/collections/logs', { json: { id: 1 } })).status, 201)
+  assert.equal((await open.call('POST /api/collections/topics', { json: { id: 1 } })).status, 500)
   const said = open.observations
     .filter(({ message }) => message === 'request failed')
     .map(({ attrs }) => String(attrs?.['error']))

@@ -121,7 +121,8 @@ test('policies over virtual columns judge images by the values that reads have, 
   skip: withoutVirtualColumns,
 }, async () => {
   await api.sql(`
-    create table slips (id int primary key, body text, level int, hidden bool generated always as (body like 'secret%'),
+    create domain present as int not null;
+    create table slips (id int primary key, body text, level int, pages present default 1, hidden bool generated always as (body like 'secret%'),
       label varchar(9) generated always as (upper(body)));
     alter table slips enable row level security;
     create policy readable on slips for select using (hidden is not true);
@@ -141,7 +142,7 @@ test('policies over virtual columns judge images by the values that reads have, 
     const ids = (items: { id: number }[] = []): number[] => items.map(({ id }) => id)
     return [body.items.map(({ changes }: Change) => changes), ids(before.body.items), ids(found.body.items)]
   }
-  const told = { id: { new: 1 }, body: { new: 'told' }, level: { new: 2 } }
+  const told = { id: { new: 1 }, body: { new: 'told' }, level: { new: 2 }, pages: { new: 1 } }
   const asNow = [[{ ...told, hidden: { new: false }, label: { new: 'TOLD' } }], [2], [1]]
   assert.deepEqual(await shown(), asNow)
   const { body } = await history('slips', '1', 'admin')

@@ -205,6 +205,16 @@ test('a reset, and a password of the operator’s, end what sessions linked, unt
   assert.equal((await link(mia.token, ofOwner)).status, 409)
 })
 
+test('the first proof of an address ends what sessions linked before, until one links it again', async () => {
+  const { user, token } = await api.signUp('quim@x.test')
+  const as = await tokenOf({ sub: 'quim' })
+  assert.equal((await link(token, as)).status, 204)
+  const own = await resetOf('quim@x.test')
+  assert.equal((await whoami(as)).status, 401)
+  assert.equal((await link(own, as)).status, 204)
+  assert.equal((await whoami(as)).body.uid, user.id)
+})
+
 test('an account made at first sight keeps its identity through a reset', async () => {
   const as = await tokenOf({ sub: 'nia', email: 'nia@x.test', email_verified: true })
   const { uid } = (await whoami(as)).body

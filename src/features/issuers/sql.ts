@@ -11,10 +11,6 @@ export const linkIdentity = ({ issuer, subject }: ForeignIdentity, userId: strin
 export const isLinkedTo = ({ issuer, subject }: ForeignIdentity, userId: string): Sql => sql`
   select from svc.identities where provider = ${issuer} and subject = ${subject} and user_id = ${userId}::uuid`
 
-/** What a thief's session may have linked. */
-export const endLinked = (userId: string): Sql => sql`
-  update svc.identities set ended_at = now() where user_id = ${userId}::uuid and by_session and ended_at is null`
-
 /** One row for a user who can sign in: by mail, text message or passkey, or at a provider. */
 export const hasWayIn = (userId: string): Sql => sql`
   select from svc.users u where u.id = ${userId}::uuid and (u.email is not null or u.phone is not null

@@ -271,7 +271,8 @@ async function happens(
 test('given rows have the values of generated columns that a write would give them', async () => {
   await api.sql(`
     create function is_secret(body text) returns boolean immutable language sql as $$ select body like 'secret%' $$;
-    create table cards (id int primary key, body text, hidden boolean generated always as (is_secret(body)) stored,
+    create domain present as int not null;
+    create table cards (id int primary key, body text, pages present default 1, hidden boolean generated always as (is_secret(body)) stored,
       size int generated always as (length(body)) stored);
     alter table cards enable row level security;
     create policy readable on cards for select using (true);
@@ -283,7 +284,7 @@ test('given rows have the values of generated columns that a write would give th
     const { body } = await explain({
       table: 'cards',
       operation,
-      row: { ...row, ...(hidden !== undefined && { hidden }) },
+      row: { pages: 1, ...row, ...(hidden !== undefined && { hidden }) },
       ...(operation === 'update' && { id: 1 }),
     })
     assert.equal(body.allowed, (await api.call(call, { json: row })).status < 300, JSON.stringify(body))

@@ -123,7 +123,7 @@ export type Catalog = {
     callers: string[]
     usingExpr: string | null
     withCheckExpr: string | null
-    /** Tables that the USING expression reads. */
+    /** Tables that its USING expression reads; of one for all commands, also WITH CHECK. */
     reads: number[]
   }[]
   functions: CatalogFunction[]

@@ -152,7 +152,8 @@ const policies = sql`
     pg_catalog.pg_get_expr(p.polqual, p.polrelid) as "usingExpr",
     pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr",
     coalesce((select pg_catalog.json_agg(distinct m.found[1]::pg_catalog.int8)
-              from pg_catalog.regexp_matches(p.polqual::text, ':relid ([0-9]+)', 'g') as m(found)), '[]') as reads
+              from pg_catalog.regexp_matches(
+                pg_catalog.concat(p.polqual, case p.polcmd when '*' then p.polwithcheck end), ':relid ([0-9]+)', 'g') as m(found)), '[]') as reads
   from relations t
   join pg_catalog.pg_policy p on p.polrelid = t.oid
   order by p.polname`

@@ -6,14 +6,15 @@ type Policy = Catalog['policies'][number]
 /** PostgreSQL refuses to read a table that it has to read to decide who may read it. */
 export function recursivePolicies({ policies, tables }: Catalog): string[] {
   const guarded = new Map(tables.filter(({ rls }) => rls).map(({ oid, schema, name }) => [oid, groupKey(schema, name)]))
-  const reading = policies.filter(
-    ({ table, command, reads }) => guarded.has(table) && reads.length > 0 && /^(?:SELECT|ALL)$/.test(command),
-  )
+  const asking = policies.filter(({ table, command }) => guarded.has(table) && /^(?:SELECT|ALL)$/.test(command))
   const shown = (oid: number): string => guarded.get(oid) ?? ''
   const found = new Set<string>()
   for (const role of ['svc_anon', 'svc_authenticated']) {
+    const own = asking.filter(({ callers }) => callers.includes(role))
+    // Without a permissive one nothing is asked: no row passes.
+    const open = new Set(own.flatMap(({ table, permissive }) => (permissive ? table : [])))
     const asked = groupBy(
-      reading.filter(({ roles }) => roles.length === 0 || roles.includes(role)),
+      own.filter(({ table, reads }) => reads.length > 0 && open.has(table)),
       ({ table }) => table,
     )
     for (const [table, some] of asked) {

@@ -30,6 +30,8 @@ before(async () => {
     create table fragile (id int primary key, v text);
     alter table fragile enable row level security;
     create policy breaks on fragile using (v <> 'boom' or (1 / (case when current_setting('svc.user_email') = 'ana@x.test' then 0 else 1 end)) = 1);
+    create table note (id int primary key, note text, owner uuid default ${UID}); alter table note enable row level security;
+    create policy own on note using (owner = ${UID}) with check (true);
     create table sealed (id int primary key); alter table sealed enable row level security;
     create view open_view ${AS_INVOKER} as select * from notes;
   `)
@@ -50,6 +52,26 @@ async function settle(...streams: EventReader[]): Promise<void> {
 const forget = (...streams: EventReader[]): void => {
   for (const stream of streams) stream.events.length = 0
 }
+
+test('a column that is called like its table is a value, and never taken for a row', async () => {
+  const [own, others] = [
+    await listenTo(api.url, { token: ana.token, query: { tables: 'note,open' } }),
+    await listenTo(api.url, { token: bo.token, query: { tables: 'note,open' } }),
+  ]
+  const note = `(9,"not yours",${bo.user.id})`
+  const made = await api.call('POST /api/collections/note', { as: ana.token, json: { id: 1, note } })
+  assert.equal(made.status, 201)
+  await api.call('PATCH /api/collections/note/1', { as: ana.token, json: { note: 'ordinary' } })
+  await settle(own, others)
+  const row = { id: 1, note, owner: ana.user.id }
+  assert.deepEqual(told(own).slice(0, 2), [
+    ['create', row],
+    ['update', { ...row, note: 'ordinary' }],
+  ])
+  assert.deepEqual(told(others).length, 1)
+  own.close()
+  others.close()
+})
 
 test('a stream needs a good token, and the header and the query must agree', async () => {
   const refusals: [string, Record<string, string>, string][] = [

@@ -138,7 +138,8 @@ export const imagesOf = (
   names: NamesByShape,
 ): Sql => {
   const { table } = at
-  const alias = rowAlias(table)
+  // Without the star it would be the column that is called like its table, where there is one.
+  const row = sql`(${rowAlias(table)}.*)::${table.ident}`
   const needed = heldColumns(table, asked)
   const rows = (from: Sql): Sql =>
     sql`(select pg_catalog.json_build_object('numbers', coalesce(pg_catalog.array_agg(svc_n order by svc_n), '{}'),
@@ -149,10 +150,10 @@ export const imagesOf = (
       ${renamed(sql`c.old_record`, names)} as o
     from ${logged(log, table, items)}
   ), svc_new as materialized (
-    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${needed}::text[] as whole, ${isLive(table)} as live
+    select svc_item.svc_n, ${row} as svc_row, svc_item.r ?& ${needed}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
   ), svc_old as materialized (
-    select svc_item.svc_n, ${alias} as svc_row
+    select svc_item.svc_n, ${row} as svc_row
     from svc_item, ${rowImage(at, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
       and svc_item.o ?& ${needed}::text[]
   )
