@@ -83,12 +83,33 @@ test('a name carries no address to click on and no control characters', async ()
     ...['evil。test', 'evil．test', 'evil｡test', 'evil\u2024test', 'evil.\ufe0ftest', 'ｅｖｉｌ.ｔｅｓｔ', 'müller.рф'],
     ...['10.0.0.1', 'https:evil', 'mailto:me', '💩.la', 'Node.js Team'],
   ]
-  for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb', 'a\ud800b', ...addresses]) {
+  for (const name of [
+    '',
+    'x'.repeat(65),
+    'a\nb',
+    'a\u202eb',
+    'a\ud800b',
+    'a\u200bb',
+    'evil\u200d.test',
+    ...addresses,
+  ]) {
     assert.equal(await make(name), 400, JSON.stringify(name))
   }
   const ordinary = [
     ...['Acme, Inc.', 'Dr. Foo', 'St. Louis', 'U.S. Steel', '.NET Foundation', 'A.I. Labs', 'Turnverein e.V.', 'v1.2'],
-    ...['Web 2.0', 'Wait… what?', 'Yahoo!', 'Team: North', 'a & b <script>', '🏢', 'Łódź', 'भारत', '1.2.3'],
+    ...[
+      'Web 2.0',
+      'Wait… what?',
+      'Yahoo!',
+      'Team: North',
+      'a & b <script>',
+      '🏢',
+      'Łódź',
+      'भारत',
+      '1.2.3',
+      'می\u200cخواهم',
+      '👩\u200d🚀',
+    ],
   ]
   for (const name of ordinary) assert.equal(await make(name), 201, JSON.stringify(name))
 })
