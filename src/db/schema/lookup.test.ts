@@ -14,6 +14,7 @@ const column = (name: string, readers: readonly ('svc_anon' | 'svc_authenticated
   typeKind: 'b',
   isArray: false,
   element: undefined,
+  notNull: false,
   nullable: true,
   default: undefined,
   comment: undefined,

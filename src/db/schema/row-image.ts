@@ -41,19 +41,29 @@ function computed(at: TableInSchema, json: Sql, isComputed: (column: Column) => 
   return populated(table, sql`(select row(${join(values)})::${table.ident} from ${given})`, sql`'{}'`)
 }
 
-/** Each column as the JSON has it. */
+/** Each column as the JSON has it; one that was added since is null. */
 function givenRow({ schema, table }: TableInSchema, json: Sql): Sql {
   const columns = [...table.columns.values()]
   const spatial = columns.filter(isSpatial)
-  if (spatial.length === 0) return populated(table, sql`null::${table.ident}`, readable(table, json))
-  // GeoJSON names no reference system, so PostGIS would not use the column's.
-  const base = columns.map((column) =>
-    isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : NOTHING,
-  )
-  return populated(table, sql`row(${join(base)})::${table.ident}`, readable(table, without(json, spatial)))
+  const hasRequired = columns.some(({ notNull }) => notNull)
+  if (spatial.length === 0 && !hasRequired) return populated(table, sql`null::${table.ident}`, readable(table, json))
+  const base = columns.map((column) => {
+    // GeoJSON names no reference system, so PostGIS would not use the column's.
+    if (isSpatial(column)) return fromGeoJson(schema, column, memberText(json, column.name))
+    return column.notNull ? sql`${BLANK}.${column.ident}` : NOTHING
+  })
+  const row = sql`row(${join(base)})::${table.ident}`
+  const whole = hasRequired ? sql`(select ${row} from ${blankRow(table)})` : row
+  return populated(table, whole, readable(table, without(json, spatial)))
 }
 
 const NOTHING = sql`null`
+const BLANK = new Ident('svc_blank')
+
+/** Nothing but an outer join makes null of a domain that is NOT NULL (CREATE DOMAIN, notes). */
+const blankRow = ({ ident }: Table): Sql =>
+  sql`(select) as svc_one left join pg_catalog.jsonb_populate_recordset(null::${ident}, '[]') as ${BLANK} on true`
+
 const expressionOf = (generation: Generation | undefined): Sql =>
   generation ? sql`(${catalogueExpression(generation.expression)})` : NOTHING
 

@@ -166,6 +166,25 @@ test('policies over virtual columns judge images by the values that reads have, 
   await eventually(async () => assert.deepEqual(await shown(), [[], [], []]))
 })
 
+test('images from before a column of a domain that is NOT NULL are read', async () => {
+  await api.sql(`create domain counted as int not null;
+    create table leaves (id int primary key, body text); alter table leaves enable row level security;
+    create policy readable on leaves for select using (body <> 'secret');
+    select svc.watch('leaves'), svc.open_history('leaves')`)
+  await api.sql(`insert into leaves values (1, 'a'), (2, 'secret')`)
+  const [{ at }] = await api.sql(`select xid::text || '-' || id as at from svc.changes order by id desc limit 1`)
+  await api.sql(`update leaves set body = 'b' where id = 1; alter table leaves add pages counted default 7`)
+  await eventually(async () => {
+    const { body } = await history('leaves', '1', ana.token)
+    assert.deepEqual(
+      body.items.map(({ changes }: Change) => changes),
+      [{ body: { old: 'a', new: 'b' } }, { id: { old: null, new: 1 }, body: { old: null, new: 'a' } }],
+    )
+    const then = (await api.call(`GET /api/collections/leaves?as_of=${at}`, { as: ana.token })).body
+    assert.deepEqual(then.items, [{ id: 1, body: 'a', pages: null }])
+  })
+})
+
 test('a table that was made again has no history', async () => {
   await api.sql(`create table again (id int primary key); select svc.watch('again'); insert into again values (1);
     drop table again; create table again (id int primary key, v text); insert into again values (1, 'x')`)

@@ -2,11 +2,9 @@ import { Ident } from '../../sql.ts'
 import type { Column, ColumnType, Generation, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
-export type TypeFacts = ColumnType & { readonly notNull: boolean }
-
 const TEXT_TYPES = new Set(['text', 'varchar', 'bpchar'])
 
-export function typeFacts(type: CatalogType, extensions: Catalog['extensions']): TypeFacts {
+export function typeFacts(type: CatalogType, extensions: Catalog['extensions']): ColumnType {
   const isOf = (extension: string, ...names: string[]) =>
     names.includes(type.baseName) &&
     extensions.some(({ name, schema }) => name === extension && schema === type.baseSchema)
@@ -91,7 +89,7 @@ const GENERATED = 8
 
 export function columnOf(
   row: CatalogColumn,
-  types: ReadonlyMap<string, TypeFacts>,
+  types: ReadonlyMap<string, ColumnType>,
   primaryKey: ReadonlySet<number>,
   ofTable: Privileges<ColumnPrivilege>,
 ): Column | undefined {
@@ -110,6 +108,7 @@ export function columnOf(
     typeKind: type.typeKind,
     isArray: type.isArray,
     element: type.element,
+    notNull: type.notNull,
     nullable: (flags & NOT_NULL) === 0 && !type.notNull,
     default: defaultExpression ?? undefined,
     comment: comment ?? undefined,

@@ -1,7 +1,6 @@
 import { Ident } from '../../sql.ts'
-import type { Fn, Parameter, Table, ValueType } from '../snapshot.ts'
+import type { ColumnType, Fn, Parameter, Table, ValueType } from '../snapshot.ts'
 import type { CatalogFunction } from './catalogue.ts'
-import type { TypeFacts } from './column.ts'
 
 /** OUT, INOUT and TABLE (pg_proc.proargmodes). */
 const OUTPUTS: ReadonlySet<string> = new Set(['o', 'b', 't'])
@@ -9,7 +8,7 @@ const VOLATILITY = { i: 'immutable', s: 'stable', v: 'volatile' } as const
 
 export function functionOf(
   row: CatalogFunction,
-  types: ReadonlyMap<string, TypeFacts>,
+  types: ReadonlyMap<string, ColumnType>,
   tables: ReadonlyMap<number, Table>,
 ): Fn {
   const [anon, authenticated] = row.executable
@@ -40,7 +39,7 @@ export function functionOf(
 }
 
 /** IN, INOUT and VARIADIC. OUT and TABLE columns are part of the result. */
-function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts>): Parameter[] {
+function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, ColumnType>): Parameter[] {
   const inputs = (row.arguments ?? []).filter(([, , mode]) => mode === 'i' || mode === 'b' || mode === 'v')
   const firstDefault = inputs.length - row.defaults // PostgreSQL allows defaults only at the end
   return inputs.flatMap(([name, typeKey, mode, defaultExpression], index) => {
@@ -58,7 +57,7 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
   })
 }
 
-const valueType = (facts: TypeFacts): ValueType => ({
+const valueType = (facts: ColumnType): ValueType => ({
   type: facts.type,
   baseType: facts.baseType,
   typeKind: facts.typeKind,

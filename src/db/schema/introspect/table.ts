@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Ident } from '../../sql.ts'
-import type { Column, ForeignKey, Index, Table, TableKind } from '../snapshot.ts'
+import type { Column, ColumnType, ForeignKey, Index, Table, TableKind } from '../snapshot.ts'
 import type { Catalog, CatalogForeignKey, CatalogTable } from './catalogue.ts'
-import { columnOf, columnPrivileges, type TypeFacts, tablePrivileges } from './column.ts'
+import { columnOf, columnPrivileges, tablePrivileges } from './column.ts'
 import { groupBy, groupKey } from './group.ts'
 import { type Link, relationsOf } from './relations.ts'
 
@@ -15,7 +15,7 @@ const namesOf = (names: Names, table: number, attnums: readonly number[]): strin
 /** Tables built per turn of the event loop. */
 const SLICE = 20
 
-export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>): Promise<Map<string, Table>> {
+export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, ColumnType>): Promise<Map<string, Table>> {
   const names: Names = new Map(
     catalog.tables.map(({ oid, columns }) => [oid, new Map((columns ?? []).map(([attnum, name]) => [attnum, name]))]),
   )
@@ -86,7 +86,7 @@ const KINDS: Record<CatalogTable['kind'], TableKind> = {
   f: 'foreign_table',
 }
 
-function columnsOf(row: CatalogTable, types: ReadonlyMap<string, TypeFacts>) {
+function columnsOf(row: CatalogTable, types: ReadonlyMap<string, ColumnType>) {
   const keyPositions = row.primaryKey ?? []
   const inKey = new Set(keyPositions)
   const ofTable = columnPrivileges(row.privileges)
