@@ -1,3 +1,4 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { AppError } from '../../core/errors.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
 import { GiveUp, RetryIn } from '../../db/queue/queue.ts'
@@ -60,7 +61,19 @@ function headersOf(headers: unknown): Record<string, string> {
   if (!isTable || !entries.every(([, value]) => typeof value === 'string')) {
     throw new GiveUp('headers must be an object of strings')
   }
+  const wrong = entries.find(([name, value]) => !isHeader(name, String(value)))
+  if (wrong) throw new GiveUp(`no header of HTTP: ${JSON.stringify(wrong[0].slice(0, 100))}`)
   return Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase(), String(value)]))
+}
+
+function isHeader(name: string, value: string): boolean {
+  try {
+    validateHeaderName(name)
+    validateHeaderValue(name, value)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Strings are sent unchanged, anything else as JSON. */

@@ -157,6 +157,8 @@ test('http goes where the address guard lets it, and bad payloads are not repeat
   assert.equal(await told({}), 'url is required')
   assert.match(await told({ url: 'https://example.com', method: 'TRACE' }), /^method must be one of/)
   assert.equal(await told({ url: 'https://example.com', headers: { a: 1 } }), 'headers must be an object of strings')
+  assert.equal(await told({ url: 'https://example.com', headers: { 'x-a': 'a\r\nb: c' } }), 'no header of HTTP: "x-a"')
+  assert.equal(await told({ url: 'https://example.com', headers: { 'a b': '' } }), 'no header of HTTP: "a b"')
   assert.deepEqual(receiver.received, [])
   await receiver.close()
 })
