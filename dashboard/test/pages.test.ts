@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { skip } from '../../test/kit/browser.ts'
+import { nextTimes } from '../src/pages/jobs/cron.ts'
 import { openDashboard, violations } from './kit/dashboard.ts'
 import { PAGES, startShop, tooWide } from './kit/pages.ts'
 
@@ -95,5 +96,74 @@ test('an OAuth client is made and changed with everything it has, and nothing ty
       'https://web.example/out',
     ],
   )
+  assert.deepEqual(troubles, [])
+})
+
+test('the next times of a schedule are those at which the server runs it, and cost little to find however rare they are', () => {
+  const { formatToParts } = Intl.DateTimeFormat.prototype
+  let looked = 0
+  Intl.DateTimeFormat.prototype.formatToParts = function (...given) {
+    if (++looked > 2_000) throw new Error('looked at the clock too often')
+    return formatToParts.apply(this, given)
+  }
+  const shown = (expression: string, zone: string, from: string): string[] => {
+    looked = 0
+    return nextTimes(expression, zone, 5, new Date(from)).map((time) => time.toISOString().slice(0, 16))
+  }
+  try {
+    for (const expression of ['60 * * * *', '@', '', '*/0 * * * *', '5-1 * * * *', '* * 31 feb *', '0 0 0 1 1 *'])
+      assert.throws(() => shown(expression, 'Europe/Berlin', '2026-01-01'), { message: 'invalid cron expression' })
+    assert.throws(() => shown('* * * * *', 'Europe/Nowhere', '2026-01-01'), { message: 'invalid timezone' })
+    assert.deepEqual(shown('0 0 29 2 *', 'Africa/Nairobi', '2026-01-01'), [
+      '2028-02-28T21:00',
+      '2032-02-28T21:00',
+      '2036-02-28T21:00',
+      '2040-02-28T21:00',
+      '2044-02-28T21:00',
+    ])
+    // The 1st or a Monday, in January.
+    assert.deepEqual(shown('0 0 1 jan mon', 'UTC', '2026-01-13'), [
+      '2026-01-19T00:00',
+      '2026-01-26T00:00',
+      '2027-01-01T00:00',
+      '2027-01-04T00:00',
+      '2027-01-11T00:00',
+    ])
+    // 02:30 is skipped on the 29th of March 2026, and shown twice on the 25th of October.
+    assert.deepEqual(shown('30 2 * * *', 'Europe/Berlin', '2026-03-28T12:00Z').slice(0, 2), [
+      '2026-03-29T01:00',
+      '2026-03-30T00:30',
+    ])
+    assert.deepEqual(shown('30 2 * * *', 'Europe/Berlin', '2026-10-24T12:00Z').slice(0, 2), [
+      '2026-10-25T00:30',
+      '2026-10-26T01:30',
+    ])
+  } finally {
+    Intl.DateTimeFormat.prototype.formatToParts = formatToParts
+  }
+})
+
+test('what is no cron expression is refused while it is typed, and a rare schedule shows its next five', {
+  skip,
+}, async () => {
+  const { page, go, troubles } = await openDashboard(api)
+  const json = { name: 'leap', jobType: 'stale_session_cleanup', cronExpr: '0 0 29 2 *', timezone: 'Europe/Berlin' }
+  await api.call('POST /api/admin/schedules', { as: 'admin', json })
+  await go('/jobs?tab=schedules')
+  const row = page.getByRole('row', { name: /leap/ })
+  assert.equal(await row.getByRole('listitem').count(), 0)
+  await row.locator('summary').click()
+  await row.getByRole('listitem').nth(4).waitFor()
+  await page.getByRole('button', { name: 'New schedule' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText(/^Next: .+ · /).waitFor()
+  for (const typed of ['60 * * * *', '@', '0 0 30 feb *']) {
+    await dialog.getByLabel('When').fill(typed)
+    await dialog.getByText('invalid cron expression').waitFor()
+    await dialog.getByLabel('When').fill('0 0 29 2 *')
+    await dialog.getByText(/^Next: .+ · /).waitFor()
+  }
+  await dialog.getByLabel('Time zone').fill('Europe/Ber')
+  await dialog.getByText('invalid timezone').waitFor()
   assert.deepEqual(troubles, [])
 })
