@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Locator } from 'playwright-core'
 import { skip } from '../../test/kit/browser.ts'
+import { eventually } from '../../test/kit/eventually.ts'
 import { nextTimes } from '../src/pages/jobs/cron.ts'
 import { openDashboard, violations } from './kit/dashboard.ts'
 import { PAGES, startShop, tooWide } from './kit/pages.ts'
@@ -165,5 +167,58 @@ test('what is no cron expression is refused while it is typed, and a rare schedu
   }
   await dialog.getByLabel('Time zone').fill('Europe/Ber')
   await dialog.getByText('invalid timezone').waitFor()
+  assert.deepEqual(troubles, [])
+})
+
+test('the chart of the first figures has an axis of seconds', { skip }, async () => {
+  const { page, go } = await openDashboard(api)
+  await page.addInitScript(() => {
+    const drawn: string[] = []
+    const { fillText } = CanvasRenderingContext2D.prototype
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+      drawn.push(text)
+      fillText.call(this, text, ...at)
+    }
+    Object.assign(globalThis, { drawn })
+  })
+  // Two readings make one point.
+  let readings = 0
+  await page.route('**/api/admin/figures', (route) => (++readings > 2 ? route.abort() : route.continue()))
+  await go('/')
+  await page.locator('.chart canvas').nth(1).waitFor()
+  const drawn = () => page.evaluate(() => (globalThis as unknown as { drawn: string[] }).drawn)
+  await eventually(async () => assert.ok((await drawn()).some((text) => text.startsWith(':'))))
+  const years = (await drawn()).filter((text) => /^(19|20)\d\d$/.test(text))
+  assert.deepEqual(years, [])
+})
+
+test('at 390 px the columns of an import are chosen without scrolling, and the details of an audit entry are in view', {
+  skip,
+}, async () => {
+  const { page, go, walk, troubles } = await openDashboard(api, { viewport: { width: 390, height: 844 } })
+  const inView = (one: Locator): Promise<boolean> =>
+    one.evaluate((element) => {
+      const { left, right, width } = element.getBoundingClientRect()
+      const wrap = element.closest('.table-wrap')?.getBoundingClientRect()
+      return width > 100 && left >= (wrap?.left ?? 0) && right <= (wrap?.right ?? 0) && right <= innerWidth
+    })
+  await go('/tables/customers')
+  const chooser = page.waitForEvent('filechooser')
+  await page.getByRole('button', { name: 'Import' }).click()
+  const csv = `name,email,${'long'.repeat(20)}\n"A name with several words",${'x'.repeat(60)}@example.com,1\n`
+  await (await chooser).setFiles({ name: 'people.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) })
+  const dialog = page.getByRole('dialog', { name: 'Import people.csv' })
+  const selects = dialog.getByRole('combobox', { name: /Column for/ })
+  await selects.nth(2).waitFor()
+  assert.deepEqual(await Promise.all((await selects.all()).map(inView)), [true, true, true])
+  assert.deepEqual(await violations(page), [])
+  await page.keyboard.press('Escape')
+
+  await walk('/audit')
+  await page.getByRole('button', { name: 'Details' }).first().click()
+  const after = page.getByRole('region', { name: 'After' })
+  await after.waitFor()
+  assert.ok(await inView(after))
+  assert.deepEqual(await violations(page), [])
   assert.deepEqual(troubles, [])
 })
