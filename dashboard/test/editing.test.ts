@@ -266,3 +266,41 @@ test('the edit of a row that somebody else deleted holds up no other', { skip },
   await page.getByText('1 change saved').waitFor()
   assert.deepEqual(await api.sql('select id, title from pair'), [{ id: '1', title: 'first' }])
 })
+
+test('a new row has the focus in the first cell that needs a value: typing goes there, and Enter adds no second row', {
+  skip,
+}, async () => {
+  await api.sql(`create table birds (id bigint generated always as identity primary key, seen date default now(), name text);
+    insert into birds (name) select 'bird ' || i from generate_series(1, 300) i`)
+  const { page, go, troubles } = await openDashboard(api)
+  const { keyboard } = page
+  await go('/tables/birds')
+  await page.getByRole('gridcell', { name: 'bird 1', exact: true }).click()
+  await keyboard.press('Control+End')
+  await page.getByRole('gridcell', { name: 'bird 1', exact: true }).waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Add row' }).click()
+  const focused = page.locator('.grid-row.new [role=gridcell]:focus')
+  await focused.waitFor()
+  assert.equal(await focused.getAttribute('data-column'), 'name')
+  await keyboard.press('Enter')
+  await page.getByLabel('Edit name').waitFor()
+  await keyboard.press('Escape')
+  await focused.waitFor()
+  await keyboard.type('Heron')
+  await keyboard.press('Enter')
+  assert.equal(await page.locator('.grid-row.new').count(), 1)
+
+  // The next one is a row of its own, below it.
+  await page.getByRole('button', { name: 'Add row' }).press('Enter')
+  await page.locator('.grid-row.new').nth(1).waitFor()
+  await focused.waitFor()
+  await keyboard.type('Egret')
+  await keyboard.press('Enter')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('2 changes saved').waitFor()
+  assert.deepEqual(await api.sql('select name from birds where id > 300 order by id'), [
+    { name: 'Heron' },
+    { name: 'Egret' },
+  ])
+  assert.deepEqual(troubles, [])
+})

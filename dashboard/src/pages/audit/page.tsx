@@ -95,7 +95,7 @@ export default function AuditPage() {
             <Empty title="Nothing fits" icon="audit" />
           ) : (
             <>
-              <div className="table-wrap">
+              <div className="table-wrap with-details">
                 <table className="table">
                   <thead>
                     <tr>
@@ -139,7 +139,7 @@ export default function AuditPage() {
                         {shown === entry.id && (
                           <tr>
                             <td colSpan={6}>
-                              <div className="columns">
+                              <div className="columns details">
                                 {entry.old_values ? (
                                   <Snippet label="Before" text={prettyJson(text(entry.old_values))} wrap />
                                 ) : null}

@@ -1,5 +1,5 @@
-import { useState } from 'react'
-import { post, put, remove } from '../../api/client.ts'
+import { useMemo, useState } from 'react'
+import { post, put, remove, sentence } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
 import { ago, moment } from '../../parts/format.ts'
@@ -93,27 +93,43 @@ export function Schedules() {
 }
 
 function NextFive({ schedule }: { schedule: Schedule }) {
+  const [isOpen, setOpen] = useState(false)
   if (!schedule.enabled) return <span className="muted">–</span>
-  const times = safely(() => nextTimes(schedule.cronExpr, schedule.timezone || 'UTC', 5))
   return (
-    <details>
-      <summary>{ago(schedule.nextRunAt ?? times[0]?.toISOString())}</summary>
-      <ul>
-        {times.map((time) => (
-          <li key={time.toISOString()}>{moment(time.toISOString())}</li>
-        ))}
-      </ul>
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{ago(schedule.nextRunAt)}</summary>
+      {isOpen && <NextTimes expression={schedule.cronExpr} zone={schedule.timezone} />}
     </details>
   )
 }
 
-function safely(work: () => Date[]): Date[] {
-  try {
-    return work()
-  } catch {
-    // A zone that this browser does not know.
-    return []
-  }
+function NextTimes({ expression, zone }: { expression: string; zone: string }) {
+  const { times, error } = useNextTimes(expression, zone)
+  return error ? (
+    <p className="muted">{error}</p>
+  ) : (
+    <ul>
+      {times.map((time) => (
+        <li key={time}>{moment(time)}</li>
+      ))}
+    </ul>
+  )
+}
+
+/** Of what is being typed: the next times, or why the server would refuse it. */
+function Preview({ expression, zone }: { expression: string; zone: string }) {
+  const { times, error } = useNextTimes(expression, zone)
+  return <p className="muted">{error || `Next: ${times.map(moment).join(' · ')}`}</p>
+}
+
+function useNextTimes(expression: string, zone: string): { times: readonly string[]; error: string } {
+  return useMemo(() => {
+    try {
+      return { times: nextTimes(expression, zone || 'UTC', 5).map((time) => time.toISOString()), error: '' }
+    } catch (error) {
+      return { times: [], error: sentence(error) }
+    }
+  }, [expression, zone])
 }
 
 export function ScheduleForm({ schedule, onClose }: { schedule: Schedule | null; onClose(): void }) {
@@ -145,14 +161,7 @@ export function ScheduleForm({ schedule, onClose }: { schedule: Schedule | null;
         toast('Saved')
       }}
     >
-      {(values) => (
-        <p className="muted">
-          Next:{' '}
-          {safely(() => nextTimes(String(values['cronExpr']), String(values['timezone'] || 'UTC'), 5))
-            .map((time) => moment(time.toISOString()))
-            .join(' · ') || 'never'}
-        </p>
-      )}
+      {(values) => <Preview expression={String(values['cronExpr'])} zone={String(values['timezone'])} />}
     </FormDialog>
   )
 }

@@ -49,8 +49,9 @@ export default function Plot(props: ChartProps) {
             time: times !== undefined,
             range: names
               ? (): [number, number] => [-0.6, points - 0.4]
-              : // Of one point alone uPlot would make years.
-                (_, from, to): [number, number] => (times && to - from < 10 ? [to - 10, to] : [from, to]),
+              : // Around one point alone uPlot has made years before it asks.
+                ({ data: [x] }, from, to): [number, number] =>
+                  times && (x.length < 2 || to - from < 10) ? [(x.at(-1) ?? to) - 10, x.at(-1) ?? to] : [from, to],
           },
           y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.1] },
         },

@@ -115,6 +115,21 @@ export function Grid<R>(props: GridProps<R>) {
     return next
   }
 
+  const { focused } = props
+  const goToFocused = useEffectEvent(() => {
+    if (focused)
+      show(
+        go({
+          row: focused.row,
+          column: Math.max(
+            0,
+            ordered.findIndex((c) => c.id === focused.column),
+          ),
+        }),
+      )
+  })
+  useEffect(() => goToFocused(), [focused])
+
   useEffect(() => {
     const wanted = wantsFocus.current
     // An earlier drawing, of rows that came meanwhile, knows the cell before.

@@ -45,7 +45,8 @@ export type GridProps<R> = {
   onResize?(column: string, width: number): void
   onMove?(column: string, before: string): void
   onActive?(spot: Spot, range: Range): void
-  active?: { row: number; column: string } | null
+  /** Where the focus goes, once for each object. */
+  focused?: { row: number; column: string } | null
   /** Changes when the grid shows something else: back to its beginning. */
   resetKey?: string
   className?: string

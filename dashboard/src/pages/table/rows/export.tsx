@@ -1,9 +1,10 @@
 import { send } from '../../../api/client.ts'
-import type { Table } from '../../../api/schema.ts'
+import { type Table, useSchema } from '../../../api/schema.ts'
 import { useData } from '../../../api/view-as.ts'
 import { MenuButton } from '../../../parts/menu.tsx'
 import { failed } from '../../../parts/toast.tsx'
 import { copyText } from '../../../parts/ui.tsx'
+import { graphqlField } from '../graphql.ts'
 import { clientOf, graphqlOf, sqlOf, type Viewed } from './view-calls.ts'
 
 export function download(blob: Blob, name: string): void {
@@ -26,6 +27,7 @@ type ExportProps = { name: string; table: Table } & Viewed
 export function ExportMenu({ name, table, ...viewed }: ExportProps) {
   const { filter, sort, fields } = viewed
   const { core } = useData()
+  const { schema } = useSchema()
   const query = { filter: filter || undefined, sort: sort || undefined, fields: fields.join() }
   const path = `/api/collections/${encodeURIComponent(name)}`
   const run = async (format: string): Promise<void> => {
@@ -65,7 +67,7 @@ export function ExportMenu({ name, table, ...viewed }: ExportProps) {
         },
         ...copies([
           ['Copy as SQL', sqlOf(table, viewed)],
-          ['Copy as GraphQL', graphqlOf(name, table, viewed)],
+          ['Copy as GraphQL', graphqlOf(schema ? graphqlField(schema, table) : null, table, viewed)],
         ]),
         { label: 'Copy the link to this view', icon: 'link', run: () => void copyText(location.href) },
       ]}

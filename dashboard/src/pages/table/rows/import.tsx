@@ -126,24 +126,25 @@ export function ImportDialog({
     >
       {rows && (
         <div className="table-wrap">
-          <table className="table">
+          <table className="table mapping">
             <thead>
               <tr>
                 <th>Column of the file</th>
-                <th>First values</th>
                 <th>Goes to</th>
               </tr>
             </thead>
             <tbody>
               {head.map((title, index) => (
                 <tr key={index}>
-                  <td>{title}</td>
-                  <td className="muted">
-                    {lines
-                      .slice(0, 3)
-                      .map((line) => line[index] ?? 'NULL')
-                      .join(' · ')
-                      .slice(0, 80)}
+                  <td>
+                    <div>{title}</div>
+                    <div className="muted">
+                      {lines
+                        .slice(0, 3)
+                        .map((line) => line[index] ?? 'NULL')
+                        .join(' · ')
+                        .slice(0, 80)}
+                    </div>
                   </td>
                   <td>
                     <select

@@ -9,7 +9,7 @@ import { ChangesBar } from './changes-bar.tsx'
 import { columnsOf, setSort } from './columns.ts'
 import { DropFrame } from './drop-frame.tsx'
 import { CellEditor } from './editors.tsx'
-import { editsOf, setCell } from './edits.ts'
+import { addRow, editsOf, setCell } from './edits.ts'
 import { useHiddenRows } from './hidden-rows.ts'
 import { ImportDialog } from './import.tsx'
 import { moved, ordered, useLayout } from './layout.ts'
@@ -69,6 +69,15 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
   const finish = (value: unknown): void => {
     if (editing) setCell(store, editing.shown.key, editing.column, value, editing.shown.row)
   }
+  const [focused, setFocused] = useState<{ row: number; column: string } | null>(null)
+  const add = (): void => {
+    addRow(store)
+    const open = columns.flatMap(({ id }) =>
+      table.columns.filter(({ name, isGenerated }) => name === id && !isGenerated),
+    )
+    const first = open.find((column) => column.default === undefined && !column.isIdentity) ?? open[0]
+    setFocused({ row: store.get().created.length - 1, column: first?.name ?? '' })
+  }
   const { total } = pages
   return (
     <DropFrame onFile={canAdd ? setFile : undefined}>
@@ -79,8 +88,8 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
         error={pages.error ? sentence(pages.error) : ''}
         layout={layouts}
         columns={columns}
-        store={store}
         canAdd={canAdd}
+        onAdd={add}
         onFile={setFile}
       />
       <ErrorLine error={pages.error} />
@@ -142,6 +151,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
             onMove={(id, before) => {
               setLayout({ order: moved(ordered(names, layout), id, before) })
             }}
+            focused={focused}
             resetKey={JSON.stringify([name, choice])}
           />
           {pages.isWhole && pages.read === 0 && edits.created.length === 0 && (

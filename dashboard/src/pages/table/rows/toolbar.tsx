@@ -2,7 +2,6 @@ import type { Table } from '../../../api/schema.ts'
 import { useAddress } from '../../../app/navigate.tsx'
 import { MenuButton } from '../../../parts/menu.tsx'
 import { Button } from '../../../parts/ui.tsx'
-import { addRow, type EditStore } from './edits.ts'
 import { ExportMenu } from './export.tsx'
 import { FilterBar } from './filter-bar.tsx'
 import { JumpTo } from './jump.tsx'
@@ -18,8 +17,8 @@ type ToolbarProps = {
   error: string
   layout: ReturnType<typeof useLayout>
   columns: readonly { id: string }[]
-  store: EditStore
   canAdd: boolean
+  onAdd(): void
   onFile(file: File): void
 }
 
@@ -74,7 +73,7 @@ export function Toolbar({ name, table, choice, error, layout: [layout, setLayout
           <Button icon="upload" onClick={() => pickFile(rest.onFile)}>
             Import
           </Button>
-          <Button look="primary" icon="plus" onClick={() => addRow(rest.store)}>
+          <Button look="primary" icon="plus" onClick={rest.onAdd}>
             Add row
           </Button>
         </>

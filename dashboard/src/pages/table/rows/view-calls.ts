@@ -1,4 +1,5 @@
 import { fullName, quoteName, quoteText, type Table } from '../../../api/schema.ts'
+import { graphqlValue, isGraphqlName } from '../graphql.ts'
 
 type Operator = '=' | '!=' | '>' | '>=' | '<' | '<=' | '~' | '!~'
 type Value = { text: string } | { bare: string }
@@ -85,7 +86,6 @@ function treeOf(table: Table, filter: string): Tree | null {
 
 const isNull = (value: Value): boolean => 'bare' in value && value.bare === 'null'
 const sqlValue = (value: Value): string => ('bare' in value ? value.bare : quoteText(value.text))
-const jsonValue = (value: Value): string => ('bare' in value ? value.bare : JSON.stringify(value.text))
 
 const SQL_OPERATORS = { '~': '~~', '!~': '!~~', '!=': '<>' } as Record<string, string>
 
@@ -114,15 +114,14 @@ function graphqlCondition(table: Table, tree: Tree): string | null {
     const parts = tree.parts.map((part) => graphqlCondition(table, part))
     return parts.includes(null) ? null : `{_${tree.join.toLowerCase()}: [${parts.join(', ')}]}`
   }
-  const isEnum = table.columns.some(({ name, enumValues }) => name === tree.column && enumValues)
-  const shown = (value: Value): string => (isEnum && 'text' in value ? value.text : jsonValue(value))
-  const given = 'values' in tree ? tree.values : [tree.value]
-  // A value of an enum that is no plain word has another name in GraphQL.
-  if (isEnum && given.some((value) => 'text' in value && !/^[A-Za-z_]\w*$/.test(value.text))) return null
-  if ('values' in tree) return `{${tree.column}: {_in: [${given.map(shown).join(', ')}]}}`
+  const column = table.columns.find(({ name }) => name === tree.column)
+  const shown = (value: Value): string | null => ('bare' in value ? value.bare : graphqlValue(column, value.text))
+  const given = ('values' in tree ? tree.values : [tree.value]).map(shown)
+  if (!isGraphqlName(tree.column) || given.includes(null)) return null
+  if ('values' in tree) return `{${tree.column}: {_in: [${given.join(', ')}]}}`
   if (isNull(tree.value)) return `{${tree.column}: {_is_null: ${tree.operator === '='}}}`
   const operator = GRAPHQL_OPERATORS[tree.operator]
-  return operator ? `{${tree.column}: {${operator}: ${shown(tree.value)}}}` : null
+  return operator ? `{${tree.column}: {${operator}: ${given[0]}}}` : null
 }
 
 const orderOf = (sort: string): { column: string; isDown: boolean }[] =>
@@ -147,13 +146,12 @@ export function sqlOf(table: Table, { filter, sort, fields }: Viewed): string | 
 }
 
 /** The same as GraphQL, whose names are plain words. */
-export function graphqlOf(name: string, table: Table, { filter, sort, fields }: Viewed): string | null {
+export function graphqlOf(field: string | null, table: Table, { filter, sort, fields }: Viewed): string | null {
   const tree = filter ? treeOf(table, filter) : undefined
   const where = tree ? graphqlCondition(table, tree) : tree
-  const field = name.replaceAll('.', '_')
   const order = orderOf(sort)
-  const names = [field, ...fields, ...order.map(({ column }) => column)]
-  if (where === null || !names.every((word) => /^[A-Za-z_]\w*$/.test(word))) return null
+  const names = [...fields, ...order.map(({ column }) => column)]
+  if (field === null || where === null || !names.every(isGraphqlName)) return null
   const given = [
     'limit: 100',
     ...(where ? [`where: ${where}`] : []),
