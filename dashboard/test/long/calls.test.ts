@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { createClient } from '../../client/src/main.ts'
-import { skip } from '../../test/kit/browser.ts'
-import { openDashboard, startDashboard } from './kit/dashboard.ts'
+import { createClient } from '../../../client/src/main.ts'
+import { skip } from '../../../test/kit/browser.ts'
+import { openDashboard, startDashboard } from '../kit/dashboard.ts'
 
 test('every call that the API tab shows is taken by the server', { skip }, async () => {
   const shop = await startDashboard({ config: { 'api.schemas': ['public', 'other'] } })
