@@ -1,4 +1,3 @@
-import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { AppError } from '../../core/errors.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
 import { GiveUp, RetryIn } from '../../db/queue/queue.ts'
@@ -66,15 +65,9 @@ function headersOf(headers: unknown): Record<string, string> {
   return Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase(), String(value)]))
 }
 
-function isHeader(name: string, value: string): boolean {
-  try {
-    validateHeaderName(name)
-    validateHeaderValue(name, value)
-    return true
-  } catch {
-    return false
-  }
-}
+/** RFC 9110 §5.1 and §5.5. */
+const isHeader = (name: string, value: string): boolean =>
+  /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name) && /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
 
 /** Strings are sent unchanged, anything else as JSON. */
 function contentOf(headers: Record<string, string>, body: unknown) {
