@@ -6,7 +6,7 @@ import { type RestoreResult, restoreBackup } from '../db/backup/restore/restore.
 import { chooseBackup } from '../db/backup/stored/choose.ts'
 import type { Seals } from '../db/backup/stored/seal.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
-import { readRestored, writeRestored } from '../db/setup/embedded/restored.ts'
+import { readRestored, requireWholeRestore, writeRestored } from '../db/setup/embedded/restored.ts'
 import { backupTargetOf, megabytes } from './backup.ts'
 import { type Context, UsageError } from './command/command.ts'
 
@@ -80,6 +80,7 @@ function describe({ backup, reached, files, ended, drill }: RestoreResult, { dat
 /** From now on a restored server works as any other. */
 export async function takeOver(context: Context): Promise<number> {
   const { config } = context.config()
+  requireWholeRestore(config.data_dir)
   const restored = readRestored(config.data_dir)
   if (!restored) throw new Error(`${config.data_dir} was not made by svc restore`)
   writeRestored(config.data_dir, { ...restored, drill: false })

@@ -6,10 +6,12 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { plantBackup, query, startEmbeddedServer, testFolder, upload } from '../../../test/kit/backups.ts'
 import { eventually } from '../../../test/kit/kit.ts'
+import { restoreBackup } from '../../db/backup/restore/restore.ts'
 import { listBackups } from '../../db/backup/stored/records.ts'
 import { Seals } from '../../db/backup/stored/seal.ts'
 import { StoredBackup } from '../../db/backup/stored/stored-backup.ts'
 import { DiskTarget } from '../../db/backup/target/disk-target.ts'
+import { markRestoring } from '../../db/setup/embedded/restored.ts'
 
 const home = testFolder()
 const [dataDir, to] = [join(home, 'data'), join(home, 'target')]
@@ -67,6 +69,31 @@ test('it is verified by restoring it', async () => {
   assert.deepEqual([items[0].verification, items[0].verified_at], ['good', verified_at])
   const shown = await api.call('GET /api/admin/status', asAdmin)
   assert.equal(shown.body.verified_backup_at, verified_at)
+})
+
+test('a directory that is filled while the seals are checked is not touched, by a server or another restore', async () => {
+  const [target, seals] = [new DiskTarget(to), new Seals({ passphrase: 'only for tests' })]
+  const [backup] = await listBackups(target, seals)
+  assert.ok(backup)
+  const restoreInto = (folder: string, meanwhile: () => void) =>
+    restoreBackup({
+      ...{ target, seals, backup, recovery: { kind: 'end' }, dataDir: folder, binDir: '', rootSecret: undefined },
+      ...{ takeOver: false, keepCredentials: false, say: (line) => void (line.startsWith('checking') && meanwhile()) },
+    })
+  const folder = join(home, 'meanwhile')
+  const server = () => {
+    mkdirSync(folder)
+    writeFileSync(join(folder, 'svc.pid'), '1')
+  }
+  await assert.rejects(restoreInto(folder, server), { message: `${folder} is not empty: restore into a new directory` })
+  assert.deepEqual(readdirSync(folder), ['svc.pid'])
+  const other = join(home, 'other')
+  const restore = () => {
+    mkdirSync(other)
+    markRestoring(other)
+  }
+  await assert.rejects(restoreInto(other, restore), /other is a restore that was not finished: unless svc restore/)
+  assert.deepEqual(readdirSync(other), ['restoring'])
 })
 
 test('it is downloaded as a tar that is a target', async () => {

@@ -1,4 +1,4 @@
-import { readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openConnection } from '../../protocol/driver.ts'
@@ -6,7 +6,13 @@ import { accountFor } from '../../setup/embedded/account.ts'
 import { type Binaries, findBinaries } from '../../setup/embedded/binaries.ts'
 import { makeDataDir } from '../../setup/embedded/data-dir.ts'
 import { startEmbedded } from '../../setup/embedded/embedded.ts'
-import { markRestoring, unmarkRestoring, writeRestored } from '../../setup/embedded/restored.ts'
+import {
+  MARKER,
+  markRestoring,
+  requireWholeRestore,
+  unmarkRestoring,
+  writeRestored,
+} from '../../setup/embedded/restored.ts'
 import { rootSecretFile } from '../../setup/embedded/secret-file.ts'
 import type { LogicalDefinitions } from '../logical/definitions.ts'
 import { loadLogical, readDefinitions } from '../logical/load.ts'
@@ -63,11 +69,11 @@ export type RestoreResult = {
 /** Restores into an empty directory, or leaves it as it was. */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { backup, dataDir, binDir, seals, target, say } = options
-  const isNew = requireEmpty(dataDir)
+  requireEmpty(dataDir)
   const stored = new StoredBackup(backup, target, seals)
   const binaries = requireMajor(backup, dataDir, binDir)
   say(`checking the seals of backup ${backup.id}`)
-  const here = isNew ? undefined : addedExtensions(dataDir, binaries.major)
+  const here = existsSync(dataDir) ? addedExtensions(dataDir, binaries.major) : undefined
   const added = joinExtensions(await travelledExtensions(stored), here)
   const missing = missingExtensions(backup, binaries, added)
   for (const name of missing) say(missingExtension(name, dataDir))
@@ -76,8 +82,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const rootSecret = (await stored.rootSecret()) ?? options.rootSecret
   if (rootSecret === undefined)
     throw new RestoreRefused('the root secret is not in this backup: give --root-secret FILE')
-  makeDataDir(dataDir)
-  markRestoring(dataDir)
+  const isNew = claim(dataDir)
   try {
     placeExtensions(dataDir, binaries.major, added)
     rootSecretFile(dataDir).keep(rootSecret)
@@ -186,14 +191,31 @@ async function afterRecovery(url: string, options: RestoreOptions, copies: BlobC
   }
 }
 
-/** Nothing is ever overwritten. True where there is no such directory yet. Extensions may have been added to it before. */
-function requireEmpty(dataDir: string): boolean {
+/** Nothing is ever overwritten. Extensions may have been added to the directory before. */
+function requireEmpty(dataDir: string, mayHave = ['extensions']): void {
   const found = statSync(dataDir, { throwIfNoEntry: false })
-  if (!found) return true
-  if (!found.isDirectory() || readdirSync(dataDir).some((name) => name !== 'extensions')) {
-    throw new RestoreRefused(`${dataDir} is not empty: restore into a new directory`)
+  if (!found) return
+  if (found.isDirectory() && readdirSync(dataDir).every((name) => mayHave.includes(name))) return
+  requireWholeRestore(dataDir)
+  throw new RestoreRefused(`${dataDir} is not empty: restore into a new directory`)
+}
+
+/**
+ * True where there was no such directory. The seals took their time: a server that was started in it meanwhile is seen here, or
+ * sees the mark.
+ */
+function claim(dataDir: string): boolean {
+  requireEmpty(dataDir)
+  const isNew = !existsSync(dataDir)
+  makeDataDir(dataDir)
+  markRestoring(dataDir)
+  try {
+    requireEmpty(dataDir, ['extensions', MARKER])
+  } catch (error) {
+    unmarkRestoring(dataDir)
+    throw error
   }
-  return false
+  return isNew
 }
 
 function requireMajor({ major, kind }: BackupDetails, dataDir: string, binDir: string): Binaries {

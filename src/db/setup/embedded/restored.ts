@@ -16,12 +16,15 @@ export type Restored = {
   user: string
 }
 
-const marker = (dataDir: string): string => join(dataDir, 'restoring')
+/** In a data directory. */
+export const MARKER = 'restoring'
+const marker = (dataDir: string): string => join(dataDir, MARKER)
 const file = (dataDir: string): string => join(dataDir, 'restored.json')
 
-/** From the first byte of a restore to its last. */
+/** From the first byte of a restore to its last. Throws where another one has marked the directory. */
 export function markRestoring(dataDir: string): void {
-  writeDurably(marker(dataDir), 'svc restore is writing here; a server does not start on it\n')
+  requireWholeRestore(dataDir)
+  writeDurably(marker(dataDir), 'svc restore is writing here; a server does not start on it\n', 'wx')
   syncFolderNow(dataDir)
 }
 
@@ -33,7 +36,9 @@ export function unmarkRestoring(dataDir: string): void {
 /** A restore that was killed has left something that looks like a database and is none. */
 export function requireWholeRestore(dataDir: string): void {
   if (readIfThere(marker(dataDir)) === undefined) return
-  throw new Error(`${dataDir} is a restore that was not finished: delete the directory and run svc restore again`)
+  throw new Error(
+    `${dataDir} is a restore that was not finished: unless svc restore still runs, delete the directory and run it again`,
+  )
 }
 
 export function readRestored(dataDir: string): Restored | undefined {
@@ -48,8 +53,8 @@ export function writeRestored(dataDir: string, restored: Restored): void {
   syncFolderNow(dataDir)
 }
 
-function writeDurably(path: string, text: string): void {
-  const descriptor = openSync(path, 'w', 0o600)
+function writeDurably(path: string, text: string, flags: 'w' | 'wx' = 'w'): void {
+  const descriptor = openSync(path, flags, 0o600)
   try {
     writeFileSync(descriptor, text)
     fsyncSync(descriptor)

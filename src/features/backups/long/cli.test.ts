@@ -66,5 +66,8 @@ test('a restore that was killed is not a database', async () => {
   writeFileSync(join(copy, 'restoring'), '')
   const { code, err } = await runSvc(['start', '--data-dir', copy, '--port', '0'])
   assert.equal(code, 1)
-  assert.match(err, /is a restore that was not finished: delete the directory and run svc restore again\n$/)
+  assert.match(
+    err,
+    /is a restore that was not finished: unless svc restore still runs, delete the directory and run it again\n$/,
+  )
 })
