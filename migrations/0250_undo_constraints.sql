@@ -144,7 +144,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select f.facts || jsonb_build_object('read', format('%s, %s given where %s for update of t', f.facts ->> 'row', f.facts ->> 'given', f.facts ->> 'same_key'))
   from (
     select jsonb_build_object('same_key', svc.same_key(target), 'rows', svc.own_rows(target), 'given', svc.image_row(target, '$1'), 'then', svc.image_row(target, '$2'),
-      'row', format('select to_jsonb(t.*)%s as current from %s t', ' || ' || svc.converted_columns(target, '(t)'), svc.own_rows(target)),
+      'row', format('select to_jsonb(t.*)%s as current from %s t', ' || ' || svc.converted_columns(target, 't'), svc.own_rows(target)),
       'key_columns', (select d.key_columns from svc.describe_table(target) d),
       'columns', (select coalesce(jsonb_object_agg(a.attname, format(case when a.attnotnull and coalesce(nullif(t.typbasetype, 0), t.oid) in (114, 3802)
             then 'coalesce(then_.%I, ''null'')' else 'then_.%I' end, a.attname)), '{}')
@@ -197,13 +197,13 @@ begin
     current := null;
     wrote := false;
     target := change.table_oid;
-    place := change.table_oid || ' ' || coalesce(change.key_text, '');
     if change.is_there and not known ? change.table_oid::text then
       known := known || jsonb_build_object(change.table_oid, svc.undo_facts(target, is_replica));
     end if;
     facts := known -> change.table_oid::text;
     key_columns := array(select jsonb_array_elements_text(facts -> 'key_columns'));
     generated := array(select jsonb_array_elements_text(facts -> 'generated'));
+    place := change.table_oid || ' ' || coalesce(svc.key_of(coalesce(change.new_now, change.old_now), key_columns), change.key_text, '');
     continue when conflicts <> '[]' and exists (select from jsonb_array_elements(conflicts) as c where c ->> 'place' = place);
     begin
       if not change.is_there then

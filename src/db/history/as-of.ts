@@ -11,7 +11,7 @@ import { heldColumns, rowAlias, rowImage } from '../schema/row-image.ts'
 import type { Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { EMPTY, join, ROW, type Sql, sql } from '../sql.ts'
-import { type HistoryConfig, keyOf, requireHistory, securityOf } from './history.ts'
+import { type HistoryConfig, logKeyOf, requireHistory, securityOf } from './history.ts'
 
 /** Images that a list may read, of all its tables. */
 const MOST_BYTES = 16 * 1024 * 1024
@@ -62,18 +62,20 @@ export class AsOf {
       : security?.rls
         ? sql`coalesce((${policyRule(security.policies)}), false)`
         : sql`true`
-    const asked = security?.rls ? sql`p.image ?& ${heldColumns(target.table, security.asked)}::text[] and ` : EMPTY
+    const asked = security?.rls
+      ? sql`svc_past.svc_image ?& ${heldColumns(target.table, security.asked)}::text[] and `
+      : EMPTY
     const { table, viewer } = target
     const columns = columnsFor(table, viewer.role).map(({ ident }) => ident)
     const listed = (row: Sql): Sql => join(columns.map((ident) => sql`${row}.${ident}`))
     const rows = sql`(with svc_past as materialized (
-        select p.key, p.image from svc.put_back(${this.#deps.key}::text, ${table.oid}::pg_catalog.oid, ${moment.at}::timestamptz, ${moment.id}::pg_catalog.int8,
-          ${key ? keyOf(target, key) : sql`null::text`}, ${most}::pg_catalog.int8) as p
+        select p.key as svc_key, p.image as svc_image from svc.put_back(${this.#deps.key}::text, ${table.oid}::pg_catalog.oid, ${moment.at}::timestamptz, ${moment.id}::pg_catalog.int8,
+          ${key ? logKeyOf(table, key) : sql`null::text`}, ${most}::pg_catalog.int8) as p
       )
-      select ${listed(sql`${ROW}`)} from ${table.ident} as ${ROW} where ${keyText(table.primaryKey)} not in (select p.key from svc_past as p)
+      select ${listed(sql`${ROW}`)} from ${table.ident} as ${ROW} where ${keyText(table.primaryKey)} not in (select svc_key from svc_past)
       union all
-      select ${listed(sql`${rowAlias(table)}`)} from svc_past as p, lateral ${rowImage(target, sql`p.image`)}
-      where p.image is not null and ${asked}${isVisible})`
+      select ${listed(sql`${rowAlias(table)}`)} from svc_past, lateral ${rowImage(target, sql`svc_past.svc_image`)}
+      where svc_past.svc_image is not null and ${asked}${isVisible})`
     return { ...table, rowsThen: rows }
   }
 

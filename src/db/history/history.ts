@@ -2,8 +2,10 @@ import { AppError, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import { MASK } from '../../core/redact.ts'
 import type { Db } from '../db.ts'
+import { keyText } from '../rows/change-logging.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { mayDo } from '../schema/lookup.ts'
+import type { Table } from '../schema/snapshot.ts'
 import { EMPTY, join, rfc3339, type Sql, sql } from '../sql.ts'
 import { type ImagePair, type ImageSecurity, judgedChanges, rowSecurity } from './judged.ts'
 
@@ -124,11 +126,8 @@ export const selectIds = (
   order by c.entry desc, c.id desc limit ${limit}::int`
 
 /** The key of a row as the log is searched by it. */
-export const keyOf = ({ table }: TableView, key: readonly string[]): Sql => {
-  const values = table.primaryKey.map(({ name, castType }, i) => sql`${name}::text, ${key[i] ?? ''}::${castType}`)
-  const names = table.primaryKey.map(({ name }) => name)
-  return sql`svc.key_of(jsonb_build_object(${join(values)}), ${names}::text[])`
-}
+export const logKeyOf = ({ primaryKey }: Table, key: readonly string[]): Sql =>
+  keyText(primaryKey, ({ castType }, i) => sql`${key[i] ?? ''}::${castType}`)
 
 type RawChange = Omit<ImagePair, 'n' | 'isNow'> & { id: string; head: string; whole: string; isMine: boolean }
 
@@ -170,7 +169,7 @@ export async function rowHistory(
   let before = options.before
   const security = who.kind === 'admin' ? undefined : await securityOf(db, target)
   // The key is made of values of the table's types, as the caller; the log is the server's.
-  const text = await db.fly(who, sql`select ${keyOf(target, key)}`, { kind: 'slow' })
+  const text = await db.fly(who, sql`select ${logKeyOf(target.table, key)}`, { kind: 'slow' })
   for (let isLast = text === null; !isLast && items.length <= perPage; ) {
     const chunk = await db.rows<RawChange>(
       SYSTEM,

@@ -38,16 +38,17 @@ const keyObject = ({ primaryKey }: Table): Sql =>
 /** Types whose text equals their JSON and is short. */
 const SHORT_KEYS = new Set(['int2', 'int4', 'int8', 'uuid', 'bool'])
 
-/** The key by which the log is searched; see svc.key_text(). */
-export function keyText([first, ...others]: readonly Column[]): Sql {
-  if (!first) return sql`null::text`
-  if (others.length > 0) {
-    const parts = [first, ...others].map(({ ident }) => sql`${ROW}.${ident}`)
-    return sql`svc.key_text(pg_catalog.jsonb_build_array(${join(parts)})::text)`
-  }
-  const column = sql`${ROW}.${first.ident}`
-  if (SHORT_KEYS.has(first.baseType)) return sql`${column}::text`
-  return sql`svc.key_text(pg_catalog.to_json(${column}) operator(pg_catalog.#>>) '{}')`
+/** The key by which the log is searched; see svc.key_text(). By default that of ROW. */
+export function keyText(
+  columns: readonly Column[],
+  valueIn = ({ ident }: Column, _at: number): Sql => sql`${ROW}.${ident}`,
+): Sql {
+  const [first] = columns
+  const [value, ...others] = columns.map(valueIn)
+  if (!first || !value) return sql`null::text`
+  if (others.length > 0) return sql`svc.key_text(pg_catalog.jsonb_build_array(${join([value, ...others])})::text)`
+  if (SHORT_KEYS.has(first.baseType)) return sql`${value}::text`
+  return sql`svc.key_text(pg_catalog.to_json(${value}) operator(pg_catalog.#>>) '{}')`
 }
 
 /** Types whose JSON is always valid jsonb. json itself may hold `\u0000`, and must be refused on write. */

@@ -185,6 +185,48 @@ test('images from before a column of a domain that is NOT NULL are read', async 
   })
 })
 
+test('a row is found by its key, whatever type that has, and as it was', async () => {
+  await api.sql(`create type spot as (x int, y text);
+    create table by_texts (k text[] primary key, n text); create table by_floats (k float8 primary key, n text);
+    create table by_spots (k spot primary key, n text); create table by_ints (k int[] primary key, n text);
+    select svc.watch('by_texts'), svc.watch('by_floats'), svc.watch('by_spots'), svc.watch('by_ints')`)
+  const keys = { by_texts: '{a,b}', by_floats: '1e300', by_spots: '(1,a)', by_ints: '{1,2}' }
+  for (const [table, k] of Object.entries(keys)) {
+    const row = `collections/${table}/${encodeURIComponent(k)}`
+    await eventually(async () =>
+      assert.equal(
+        (await api.call(`POST /api/collections/${table}`, { as: 'admin', json: { k, n: 'first' } })).status,
+        201,
+      ),
+    )
+    const [{ at }] = await api.sql(`select xid::text || '-' || id as at from svc.changes order by id desc limit 1`)
+    assert.equal((await api.call(`PATCH /api/${row}`, { as: 'admin', json: { n: 'second' } })).status, 200, table)
+    const then = await api.call(`GET /api/${row}?as_of=${at}`, { as: 'admin' })
+    assert.equal(then.body.n, 'first', table)
+    const { items } = (await api.call(`GET /api/${row}/history`, { as: 'admin' })).body
+    assert.equal(items.length, 2, table)
+    const undone = await api.call('POST /api/admin/undo', { as: 'admin', json: { changes: [items[0].id] } })
+    assert.deepEqual([undone.status, undone.body.conflicts ?? []], [200, []], table)
+    assert.equal((await api.call(`GET /api/${row}`, { as: 'admin' })).body.n, 'first')
+  }
+})
+
+test('policies over columns that are called as in the log, and a table p, are read as of then', async () => {
+  await api.sql(`create table p (id int primary key, key text, image text, t text, o oid); alter table p enable row level security;
+    create policy readable on p for select using (key <> 'hidden' and image is null and t is not null);
+    select svc.watch('p'), svc.open_history('p')`)
+  await api.sql(`insert into p values (1, 'shown', null, 'a'), (2, 'hidden', null, 'b')`)
+  const [{ at }] = await api.sql(`select xid::text || '-' || id as at from svc.changes order by id desc limit 1`)
+  await eventually(async () => {
+    const changed = await api.call('PATCH /api/collections/p/1', { as: 'admin', json: { key: 'hidden' } })
+    assert.equal(changed.status, 200, JSON.stringify(changed.body))
+  })
+  const ids = async (query: string) =>
+    (await api.call(`GET /api/collections/p${query}`, { as: ana.token })).body.items.map(({ id }: { id: number }) => id)
+  assert.deepEqual([await ids(''), await ids(`?as_of=${at}`)], [[], [1]])
+  assert.equal((await api.call(`GET /api/collections/p/1?as_of=${at}`, { as: ana.token })).body.key, 'shown')
+})
+
 test('a table that was made again has no history', async () => {
   await api.sql(`create table again (id int primary key); select svc.watch('again'); insert into again values (1);
     drop table again; create table again (id int primary key, v text); insert into again values (1, 'x')`)

@@ -1,12 +1,13 @@
 import { badRequest, found } from '../../core/errors.ts'
 import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
+import { logKeyOf } from '../../db/history/history.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
 import { findStreamed } from '../../db/schema/lookup.ts'
 import { rowAlias, rowImage, rowToWrite } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
-import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
+import { AND, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
 import { CHANNELS, channelsTable } from './own-tables.ts'
 import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand, rowSecurityFor } from './policy-checks.ts'
@@ -136,9 +137,8 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
   const image = rowJsonb(schema, table, 'none', alias)
   const live = await db.fly(admin, sql`select ${image}::text from ${table.ident} as ${alias} where ${matches}`)
   if (live !== null) return live
-  const pk = table.primaryKey.map((column, i) => sql`${column.name}::text, ${value(i)}`)
   // The key is made of values of the table's types, the log is the server's.
-  const text = await db.fly(admin, q.keyTextOf(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`))
+  const text = await db.fly(admin, sql`select ${logKeyOf(table, key)}`)
   return text === null ? null : db.fly(SYSTEM, q.lastImage(table, text), { kind: 'slow', timeoutMs: TIMEOUT_MS })
 }
 

@@ -125,10 +125,6 @@ export const selectOldestUsers = (count: number): Sql => sql`
 /** Policies may call any function, so writes are refused. */
 export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
 
-/** The key of a row as the log is searched by it. */
-export const keyTextOf = (table: Table, pk: Sql): Sql =>
-  sql`select svc.key_of(${pk}, ${table.primaryKey.map(({ name }) => name)}::text[])`
-
 /** The last image of a deleted row, from the change log. */
 export const lastImage = (table: Table, key: string): Sql => sql`
   select coalesce(old_record, record)::text from svc.changes_of(${table.oid}::oid, ${key}) order by id desc limit 1`
