@@ -162,7 +162,7 @@ export const isRefreshing: ErrorTest = raised('SV001')
 /**
  * Conditions of appendix A of PostgreSQL's manual that clients get by name, because they concern what the client sent.
  * Others of class 22 are `data_exception`. Failures caused by the server's state get names of ours in `fromPg`:
- * `transaction_conflict`, `statement_timeout`, `database_unavailable`.
+ * `transaction_conflict`, `statement_timeout`, `database_unavailable`, `insufficient_storage`.
  */
 const conditions: Readonly<Record<string, ErrorCode>> = {
   '21000': 'cardinality_violation',
@@ -199,6 +199,7 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54001': TOO_COMPLEX, // stack depth
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
+  '53100': ['insufficient_storage', 'the disk of the database is full'],
   '57014': ['statement_timeout', 'query timed out'],
   // Of svc.claim_answer().
   SVK01: ['in_progress', 'still in progress'],
