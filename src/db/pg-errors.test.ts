@@ -47,3 +47,12 @@ test('a lost connection is 503, an unexpected error is returned unchanged', () =
     assert.equal(isConnectionLost(error), false)
   }
 })
+
+test('a PostgreSQL that stops because its log finds no room is unavailable, and not full alone', () => {
+  const panic = raised('53100', { severity: 'PANIC' })
+  assert.deepEqual(
+    [errorOf(panic), isConnectionLost(panic)],
+    [[503, 'database_unavailable', 'database unavailable'], true],
+  )
+  assert.equal(isConnectionLost(raised('53100')), false)
+})

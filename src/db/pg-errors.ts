@@ -140,9 +140,12 @@ export const isAborted: ErrorTest = raised('25P02')
 export const isCanceled: ErrorTest = raised('57014')
 /** It waited for a lock for longer than `lock_timeout`. */
 export const isLockTimeout: ErrorTest = raised('55P03')
+/** All of PostgreSQL stops, as when its log finds no room: what was about to be committed may be in the log or not. */
+const isPanic: ErrorTest = (error) => raisedBy(error)?.severity === 'PANIC'
 /** The connection broke or could not be opened. */
 export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)
+  if (isPanic(error)) return true
   return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
 }
 /** PostgreSQL ended the session, and with it a transaction whose commit it had not begun. */
@@ -252,7 +255,7 @@ function fromState(error: PgError, state: string): AppError {
   if (constraint) return constraintFailure(error, constraint)
   if (isBadName(error)) return refused('invalid_parameter_value', `invalid value: ${error.message}`)
   if (state.startsWith('22')) return refused(conditions[state] ?? 'data_exception', describeBadValue(error))
-  if (LOST.test(state)) return databaseUnavailable(error)
+  if (LOST.test(state) || isPanic(error)) return databaseUnavailable(error)
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
