@@ -53,6 +53,7 @@ import { endSessionsOf } from '../identity/users.ts'
 import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
 import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
 import { expiredOfIdentity } from './cleanups.ts'
+import { shortOfSpace } from './disk-space.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
 import type { AppOptions } from './options.ts'
@@ -132,8 +133,9 @@ export function createIdentity(
     dropEnded,
     box,
     appName,
-    warnings: () => [
+    warnings: async () => [
       ...platform.warnings(),
+      ...(await shortOfSpace(config)),
       ...secrets.warnings(),
       ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),

@@ -28,6 +28,7 @@ test('a refusal of PostgreSQL has PostgreSQL’s name for it', () => {
     ['42703', 400, 'unknown_column', 'unknown column'],
     ['40P01', 503, 'transaction_conflict', 'transaction conflict, please retry'],
     ['57014', 504, 'statement_timeout', 'query timed out'],
+    ['53100', 507, 'insufficient_storage', 'the disk of the database is full'],
     ['57P01', 503, 'database_unavailable', 'database unavailable'],
     ['XX000', 500, 'internal', 'internal error'],
     ['SV123', 500, 'internal', 'internal error'],
@@ -45,4 +46,13 @@ test('a lost connection is 503, an unexpected error is returned unchanged', () =
     assert.equal(fromPg(error), error)
     assert.equal(isConnectionLost(error), false)
   }
+})
+
+test('a PostgreSQL that stops because its log finds no room is unavailable, and not full alone', () => {
+  const panic = raised('53100', { severity: 'PANIC' })
+  assert.deepEqual(
+    [errorOf(panic), isConnectionLost(panic)],
+    [[503, 'database_unavailable', 'database unavailable'], true],
+  )
+  assert.equal(isConnectionLost(raised('53100')), false)
 })

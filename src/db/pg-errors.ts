@@ -140,9 +140,12 @@ export const isAborted: ErrorTest = raised('25P02')
 export const isCanceled: ErrorTest = raised('57014')
 /** It waited for a lock for longer than `lock_timeout`. */
 export const isLockTimeout: ErrorTest = raised('55P03')
+/** All of PostgreSQL stops, as when its log finds no room: what was about to be committed may be in the log or not. */
+const isPanic: ErrorTest = (error) => raisedBy(error)?.severity === 'PANIC'
 /** The connection broke or could not be opened. */
 export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)
+  if (isPanic(error)) return true
   return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
 }
 /** PostgreSQL ended the session, and with it a transaction whose commit it had not begun. */
@@ -162,7 +165,7 @@ export const isRefreshing: ErrorTest = raised('SV001')
 /**
  * Conditions of appendix A of PostgreSQL's manual that clients get by name, because they concern what the client sent.
  * Others of class 22 are `data_exception`. Failures caused by the server's state get names of ours in `fromPg`:
- * `transaction_conflict`, `statement_timeout`, `database_unavailable`.
+ * `transaction_conflict`, `statement_timeout`, `database_unavailable`, `insufficient_storage`.
  */
 const conditions: Readonly<Record<string, ErrorCode>> = {
   '21000': 'cardinality_violation',
@@ -199,6 +202,7 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54001': TOO_COMPLEX, // stack depth
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
+  '53100': ['insufficient_storage', 'the disk of the database is full'],
   '57014': ['statement_timeout', 'query timed out'],
   // Of svc.claim_answer().
   SVK01: ['in_progress', 'still in progress'],
@@ -251,7 +255,7 @@ function fromState(error: PgError, state: string): AppError {
   if (constraint) return constraintFailure(error, constraint)
   if (isBadName(error)) return refused('invalid_parameter_value', `invalid value: ${error.message}`)
   if (state.startsWith('22')) return refused(conditions[state] ?? 'data_exception', describeBadValue(error))
-  if (LOST.test(state)) return databaseUnavailable(error)
+  if (LOST.test(state) || isPanic(error)) return databaseUnavailable(error)
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)

@@ -24,7 +24,11 @@ async function examine(context: Context): Promise<readonly DoctorItem[]> {
     return [finding('configuration', reasonOf(error), 'correct it: docs/config.md lists every key')]
   }
   const { config, warnings } = loaded
-  const here = [...examineConfiguration(config, warnings), ...examineDisk(config), ...examineCertificates(config)]
+  const here = [
+    ...examineConfiguration(config, warnings),
+    ...(await examineDisk(config)),
+    ...examineCertificates(config),
+  ]
   try {
     return [...here, ...(await withConnection(config, (client) => examineDatabase(client, config)))]
   } catch (error) {

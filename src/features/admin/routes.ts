@@ -46,7 +46,7 @@ export type AdminDeps = {
   note: PasswordNote | undefined
   observe: Observe
   /** Warnings for the operator, shown by /api/admin/status. */
-  warnings: () => readonly string[]
+  warnings: () => Promise<readonly string[]>
   /** It runs on a restored copy that was not taken over. */
   isDrill: boolean
   /** When a backup was last found good by restoring it; undefined without backups. */
@@ -84,7 +84,7 @@ export function createAdmin(deps: AdminDeps): Admin {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
         const who = bearer === undefined ? undefined : await tokens.resolve(bearer)
         const isAdmin = who !== undefined
-        const told = isAdmin ? warnings() : []
+        const told = isAdmin ? await warnings() : []
         return json(200, {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),

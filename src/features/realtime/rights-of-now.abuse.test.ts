@@ -140,6 +140,41 @@ test('a table that was made again is heard at once by every stream, however many
   await sighted()
 })
 
+test('a table that is dropped while the policies are asked ends no stream', async () => {
+  await api.sql(`
+    create table held (id int primary key); create table dropped (id int primary key);
+    create sequence may_go_on;
+    create function held_up() returns boolean language plpgsql security definer as $$ begin
+      while not (select is_called from may_go_on) loop perform pg_sleep(0.01); end loop;
+      return true;
+    end $$;
+    alter table held enable row level security; alter table dropped enable row level security;
+    create policy slow on held using (held_up()); create policy positive on dropped using (id > 0);
+    select svc.watch('held'), svc.watch('dropped')`)
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/dropped', { as: token })).status, 200),
+  )
+  const start = await now()
+  await api.sql('insert into held values (1); insert into dropped values (1)')
+  const { body } = await api.call('POST /api/collections/marks', { as: 'admin', json: { n: 1 } })
+  const stream = await listen(start)
+  const asking = `select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`
+  await eventually(async () => assert.notEqual((await api.sql(asking)).length, 0))
+  await api.sql('drop table dropped')
+  await api.sql(`select nextval('may_go_on')`)
+  await stream.until(({ data, event }) => event === 'error' || (data?.table === 'marks' && data.record.id === body.id))
+  stream.close()
+  assert.deepEqual(
+    stream.events
+      .map(({ event, data }) => [event, data?.error ?? data?.table])
+      .filter(([, told]) => told !== undefined),
+    [
+      ['message', 'held'],
+      ['message', 'marks'],
+    ],
+  )
+})
+
 test('a row that a policy over a virtual column hides is not told, and a filter reads the column', {
   skip: withoutVirtualColumns,
 }, async () => {

@@ -11,13 +11,18 @@ const blobs = () =>
   readdirSync(storagePath, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).length
 const ownerless = async (api: TestServer) => Number((await api.sql('select bytes from svc.ownerless_bytes'))[0].bytes)
 
-test('uploads leave the reserve of the disk to the database, the operator’s too', async () => {
+test('uploads leave the reserve of the disk to the database, the operator’s too, and the status warns of it', async () => {
   const api = await startServer({ config: { 'storage.disk_reserve': 10 ** 15 } })
   for (const as of [undefined, 'admin']) {
     const { body } = await upload(api, '/api/storage/open', { ...(as && { as }), name: 'x.txt' })
     assert.deepEqual(body, full)
   }
   assert.equal(blobs(), 0)
+  const { warnings } = (await api.call('GET /api/admin/status', { as: 'admin' })).body
+  assert.ok(
+    warnings.some((line: string) => /GB are free for .*, less than 931322\.6 GB$/.test(line)),
+    warnings.join(),
+  )
   const site = (await api.call('POST /api/admin/sites', { as: 'admin', json: { name: 's', slug: 's' } })).body
   const deploy = (await api.call(`POST /api/admin/sites/${site.id}/deploys`, { as: 'admin' })).body
   const at = `/api/admin/sites/${site.id}/deploys/${deploy.id}/files`

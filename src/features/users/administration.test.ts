@@ -78,6 +78,30 @@ test('an administrator sets password, address and metadata, and ends sessions', 
   assert.equal((await admin(`GET /api/admin/users/${crypto.randomUUID()}`)).status, 404)
 })
 
+test('the audit of a change has the old and new values of what was given, and no secret in metadata', async () => {
+  const { user } = await api.signUp('noted@x.test')
+  const at = `/api/admin/users/${user.id}` as const
+  const entry = async () => {
+    const { items } = (await admin('GET /api/admin/audit?action=user.update&limit=1')).body
+    return [items[0].target, items[0].old_values, items[0].new_values]
+  }
+  const first = { a: 1, password: 'hunter2secret', deep: [{ api_token: 'hunter2token' }] }
+  const masked = { a: 1, password: '***', deep: [{ api_token: '***' }] }
+  assert.equal((await admin(`PATCH ${at}`, { metadata: first, email: 'New@x.test' })).status, 200)
+  assert.deepEqual(await entry(), [
+    user.id,
+    { email: 'noted@x.test', metadata: {} },
+    { email: 'new@x.test', metadata: masked },
+  ])
+  const change = { metadata: { a: 2 }, app_metadata: { plan: 'pro', secret: 'x' }, email_verified: true }
+  assert.equal((await admin(`PATCH ${at}`, change)).status, 200)
+  assert.deepEqual(await entry(), [
+    user.id,
+    { metadata: masked, app_metadata: {}, email_verified: false },
+    { metadata: { a: 2 }, app_metadata: { plan: 'pro', secret: '***' }, email_verified: true },
+  ])
+})
+
 test('a lost factor is removed, with the sessions it opened', async () => {
   const { user } = await api.signUp('lost@x.test')
   await api.sql(`insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at)

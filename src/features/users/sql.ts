@@ -20,6 +20,12 @@ export function listUsers({ page, perPage, offset }: Page, search: string): Sql 
     from matching`
 }
 
+/** What `updateUser` changes, under the names of the API. */
+export const changeable = (id: string): Sql => sql`
+  select json_build_object('email', email, 'email_verified', email_verified_at is not null,
+    'metadata', metadata, 'app_metadata', app_metadata)::text
+  from svc.users where id = ${id}::uuid`
+
 /** What is undefined stays; metadata are JSON texts. */
 export const updateUser = (
   id: string,

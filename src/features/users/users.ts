@@ -81,9 +81,13 @@ export function createUserAdministration(deps: UserDeps) {
     },
 
     async update(userId: string, given: UserChange, act: AuditSource): Promise<string> {
-      const newValues = { ...given }
-      const work = (tx: Tx) => orEmailTaken(tx.run(q.updateUser(userId, given)), 'email already registered')
-      await change(userId, act, work, () => ({ newValues }))
+      const newValues = noted(given)
+      const work = async (tx: Tx): Promise<Noted> => {
+        const old: Noted = JSON.parse((await tx.fly(q.changeable(userId))) ?? '{}')
+        await orEmailTaken(tx.run(q.updateUser(userId, given)), 'email already registered')
+        return Object.fromEntries(Object.entries(old).filter(([name]) => name in newValues))
+      }
+      await change(userId, act, work, (oldValues) => ({ oldValues, newValues }))
       return one(userId, userJson)
     },
 
@@ -162,5 +166,14 @@ export function createUserAdministration(deps: UserDeps) {
     },
   }
 }
+
+type Noted = Readonly<Record<string, unknown>>
+
+/** Metadata as objects: the trail masks by the names of members. */
+const noted = ({ metadata, appMetadata, ...more }: UserChange): Noted => ({
+  ...more,
+  ...(metadata !== undefined && { metadata: JSON.parse(metadata) }),
+  ...(appMetadata !== undefined && { app_metadata: JSON.parse(appMetadata) }),
+})
 
 const unknownUser = () => notFound('user not found', 'user_not_found')

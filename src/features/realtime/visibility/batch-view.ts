@@ -3,6 +3,7 @@ import { getOrCreate } from '../../../core/get-or-create.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
+import { raisedBy } from '../../../db/pg-errors.ts'
 import { streamedByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import type { Viewer } from '../../../db/schema/viewer.ts'
@@ -128,7 +129,7 @@ async function layOut(
         onUnreadable,
       })
   }
-  return new BatchView(deps, schema, laid)
+  return new BatchView(deps, schema, laid, survey)
 }
 
 type Found = { survey: Survey; shapes: Shapes }
@@ -159,6 +160,7 @@ class BatchView implements View {
   readonly #deps: ViewDeps
   readonly #schema: Schema
   readonly #laid: ReadonlyMap<string, Laid>
+  readonly #survey: Survey
   readonly #relevant = new Map<Interest, Laid[]>()
   /** By the tables that are wanted. */
   readonly #unchecked = new Map<string, EncodedChanges>()
@@ -169,10 +171,11 @@ class BatchView implements View {
   /** By role, table and filter. */
   readonly #matches = new Map<string, Promise<SidesOrError>>()
 
-  constructor(deps: ViewDeps, schema: Schema, laid: ReadonlyMap<string, Laid>) {
+  constructor(deps: ViewDeps, schema: Schema, laid: ReadonlyMap<string, Laid>, survey: Survey) {
     this.#deps = deps
     this.#schema = schema
     this.#laid = laid
+    this.#survey = survey
   }
 
   unchecked(interest: Interest): EncodedChanges | undefined {
@@ -199,7 +202,17 @@ class BatchView implements View {
       if (viewings.has(callerKey) && !seen.has(callerKey)) continue
       verdicts.set(interest, this.unchecked(interest) ?? (await this.#verdict(interest, seen.get(callerKey))))
     }
+    const isRaised = [...verdicts.values()].some((verdict) => verdict instanceof AppError && raisedBy(verdict))
+    if (isRaised) await this.#requireSameTables()
     return verdicts
+  }
+
+  /** What a policy or filter raised says something of it only while the tables are those that were judged, not dropped or altered. */
+  async #requireSameTables(): Promise<void> {
+    const oids = Object.keys(this.#survey)
+    const { survey } = await lookUp(this.#deps, oids.map(Number), [])
+    const isSame = oids.every((oid) => JSON.stringify(survey[oid]) === JSON.stringify(this.#survey[oid]))
+    if (!isSame) throw unavailable('the schema is changing')
   }
 
   /** A table that is gone has no policies to ask: only those who are never asked about still get its changes. */
