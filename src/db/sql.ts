@@ -139,6 +139,20 @@ export const ROW: Ident = new Ident('svc_t')
 /** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */
 export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
+const OPERATOR_SIGNS = new Map(
+  [
+    [sql`+`, sql`-`, sql`*`, sql`/`, sql`<`, sql`>`, sql`=`, sql`~`],
+    [sql`!`, sql`@`, sql`#`, sql`%`, sql`^`, sql`&`, sql`|`, sql`\``, sql`?`],
+  ].flatMap((signs) => signs.map((sign) => [sign.text, sign])),
+)
+
+/** An operator by its schema; its name, which cannot be quoted, is put together from the signs it may consist of. */
+export const operatorIn = (schema: string, name: string): Sql =>
+  sql`operator(${new Ident(schema)}.${join(
+    [...name].map((sign) => OPERATOR_SIGNS.get(sign) ?? EMPTY),
+    EMPTY,
+  )})`
+
 const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
 
 /** An integer in the text, where PostgreSQL takes no parameter or plans better with the number. */

@@ -1,8 +1,11 @@
 import type { DatabaseRole } from '../../core/identity.ts'
+import { equals } from '../rows/keys.ts'
 import { policyRule } from '../schema/policy-rule.ts'
 import { heldColumns, rowAlias, rowImage, type TableInSchema } from '../schema/row-image.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
-import { AND, join, type Sql, sql } from '../sql.ts'
+import { AND, Ident, join, type Sql, sql } from '../sql.ts'
+
+const LIVE = new Ident('svc_live')
 
 /** Row security of a table for one role, as svc.row_security() answers it. */
 export type ImageSecurity = {
@@ -53,8 +56,8 @@ export function judgedChanges(
   }
   const isThere = security.rls && security.isClosed && keyFor(table, role).length > 0
   const seesNew = isThere
-    ? sql`(i.is_now and exists (select from ${table.ident} as svc_live, ${rowImage(at, sql`i.new`)} where ${join(
-        table.primaryKey.map(({ ident }) => sql`svc_live.${ident} = ${rowAlias(table)}.${ident}`),
+    ? sql`(i.is_now and exists (select from ${table.ident} as ${LIVE}, ${rowImage(at, sql`i.new`)} where ${join(
+        table.primaryKey.map((column) => equals(column, LIVE, sql`${rowAlias(table)}.${column.ident}`)),
         AND,
       )}))`
     : passes(sql`i.new`)

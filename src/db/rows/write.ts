@@ -125,14 +125,28 @@ const and = (also: Sql | undefined): Sql => (also ? sql`, ${also}` : EMPTY)
 
 /** The column definitions of INPUT for json_to_record; PostgreSQL's types parse the values. */
 export const definitions = (columns: readonly Column[]): Sql =>
-  join(columns.map((column) => sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : column.castType}`))
+  join(
+    columns.map(
+      (column) =>
+        sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : isHstore(column) ? JSONB_TYPE : column.castType}`,
+    ),
+  )
 
 const JSON_TYPE = new Ident('pg_catalog', 'json')
+const JSONB_TYPE = new Ident('pg_catalog', 'jsonb')
+
+/** In INPUT it is jsonb: an object, as PostgreSQL writes it to JSON, or its text. */
+export const isHstore = ({ baseType, typeKind, readsBack }: Column): boolean =>
+  baseType === 'hstore' && typeKind === 'b' && !readsBack
 
 export const assignments = (schema: Schema, columns: readonly Column[]): Sql =>
   join(columns.map((column) => sql`${column.ident} = ${inputValue(schema, column)}`))
 
-function inputValue(schema: Schema, column: Column): Sql {
+/** What INPUT has for the column, as a value of its type. */
+export function inputValue(schema: Schema, column: Column): Sql {
   const value = sql`${INPUT}.${column.ident}`
-  return isSpatial(column) ? fromGeoJson(schema, column, sql`${value}::text`) : value
+  if (isSpatial(column)) return fromGeoJson(schema, column, sql`${value}::text`)
+  if (!isHstore(column)) return value
+  const { castType } = column
+  return sql`(svc.readable(${value}, ${castType.quoted}::pg_catalog.regtype, 0) operator(pg_catalog.#>>) '{}')::${castType}`
 }

@@ -32,6 +32,7 @@ const column = (name: string, readers: readonly ('svc_anon' | 'svc_authenticated
   coordDimension: undefined,
   jsonType: 'string',
   enumValues: undefined,
+  operators: undefined,
   readsBack: true,
   privileges: {
     svc_anon: new Set(readers.includes('svc_anon') ? ['select'] : []),

@@ -116,11 +116,16 @@ export type ColumnType = {
   readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
   /** Of an enum, or of the elements of an array of one. */
   readonly enumValues: readonly string[] | undefined
+  /** Those of its own, where the search path does not lead to them. */
+  readonly operators: Operators | undefined
   /** A domain that is NOT NULL: PostgreSQL checks it wherever a row is made. */
   readonly notNull: boolean
   /** False: `jsonb_populate_record` does not read the JSON that PostgreSQL writes of its values. */
   readonly readsBack: boolean
 }
+
+export type Comparison = '=' | '!=' | '>' | '>=' | '<' | '<='
+export type Operators = Readonly<Partial<Record<Comparison, Sql>>>
 
 export type ElementType = Pick<ColumnType, 'baseType' | 'typeKind' | 'isArray'>
 

@@ -26,15 +26,19 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 const inProgress = (): AppError => new AppError('in_progress', 'index build already in progress')
 const alreadyExists = (name: string): AppError => new AppError('already_exists', `relation "${name}" already exists`)
 
-/** The requested name, or one made of `parts`, cut to PostgreSQL's limit. */
+/** The requested name, or one made of `parts`, the longest of which are cut to PostgreSQL's limit. */
 export function indexName(requested: string | undefined, parts: readonly string[]): string {
   if (requested !== undefined && requested !== '') {
     if (!IDENTIFIER.test(requested)) throw badRequest(`invalid identifier: ${requested.slice(0, 100)}`)
     return requested
   }
-  let name = ['idx', ...parts].join('_')
-  while (Buffer.byteLength(name) > MAX_NAME_BYTES) name = [...name].slice(0, -1).join('')
-  return name
+  const cut = ['idx', ...parts]
+  while (Buffer.byteLength(cut.join('_')) > MAX_NAME_BYTES) {
+    const sizes = cut.map((part) => Buffer.byteLength(part))
+    const longest = sizes.indexOf(Math.max(...sizes))
+    cut[longest] = [...(cut[longest] ?? '')].slice(0, -1).join('')
+  }
+  return cut.join('_')
 }
 
 /**

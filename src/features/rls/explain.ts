@@ -3,11 +3,12 @@ import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/id
 import type { Db } from '../../db/db.ts'
 import { logKeyOf } from '../../db/history/history.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
+import { keyIs } from '../../db/rows/keys.ts'
 import { findStreamed } from '../../db/schema/lookup.ts'
 import { rowAlias, rowImage, rowToWrite } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
-import { AND, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
+import { catalogueExpression, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
 import { CHANNELS, channelsTable } from './own-tables.ts'
 import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand, rowSecurityFor } from './policy-checks.ts'
@@ -129,13 +130,11 @@ function keyParts(table: Table, id: string): string[] {
 
 async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key: string[]): Promise<string | null> {
   const alias = rowAlias(table)
-  const value = (i: number): Sql => sql`${key[i] ?? ''}::${table.primaryKey[i]?.castType ?? sql`text`}`
-  const matches = join(
-    table.primaryKey.map((column, i) => sql`${alias}.${column.ident} = ${value(i)}`),
-    AND,
-  )
   const image = rowJsonb(schema, table, 'none', alias)
-  const live = await db.fly(admin, sql`select ${image}::text from ${table.ident} as ${alias} where ${matches}`)
+  const live = await db.fly(
+    admin,
+    sql`select ${image}::text from ${table.ident} as ${alias} where ${keyIs(table, alias, key)}`,
+  )
   if (live !== null) return live
   // The key is made of values of the table's types, the log is the server's.
   const text = await db.fly(admin, sql`select ${logKeyOf(table, key)}`)

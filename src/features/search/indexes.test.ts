@@ -51,6 +51,19 @@ test('indexes are built, listed, built again without effect, and dropped', async
   assert.equal(told(await drop('notes_pkey')), '404 index not found')
 })
 
+test('both methods have names of their own on a table with the longest name', async () => {
+  const table = 'é'.repeat(31)
+  await api.sql(`create table "${table}" (id int primary key, v text)`)
+  const names = []
+  for (const method of ['fulltext', 'trigram']) {
+    const { status, text, body } = await build({ table, method })
+    assert.equal(status, 201, text)
+    names.push(body.index_name)
+  }
+  assert.deepEqual(names, [`idx_${'é'.repeat(25)}_fulltext`, `idx_${'é'.repeat(25)}_trigram`])
+  for (const name of names) assert.equal((await drop(encodeURIComponent(name))).status, 204)
+})
+
 test('what cannot be indexed is refused in the words of the contract', async () => {
   assert.equal(told(await build({ method: 'fulltext' })), '400 table is required')
   assert.equal(told(await build({ table: 'notes', method: 'btree' })), '400 method must be fulltext or trigram')

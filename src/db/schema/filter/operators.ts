@@ -1,7 +1,5 @@
 import { type Sql, sql } from '../../sql.ts'
-import type { Column } from '../snapshot.ts'
-
-export type Comparison = '=' | '!=' | '>' | '>=' | '<' | '<='
+import type { Column, Comparison } from '../snapshot.ts'
 
 // Qualified, because an operator in an exposed schema could match a type more closely.
 const builtIn: Record<Comparison, Sql> = {
@@ -35,8 +33,13 @@ const hasOwnOperators = (column: Column): boolean =>
   !column.castType.quoted.startsWith('"pg_catalog".') &&
   !ORDERED_TYPES.has(column.baseType)
 
-export const operator = (op: Comparison, ...columns: Column[]): Sql =>
-  columns.some(hasOwnOperators) ? onSearchPath[op] : builtIn[op]
+/** For values of these columns' types; of two columns, each may be of another type. */
+export function operator(op: Comparison, column: Column, other = column): Sql {
+  const own = column.operators?.[op]
+  // A citext and a text are compared as texts, in foreign keys too.
+  if (own && own.text === other.operators?.[op]?.text) return own
+  return hasOwnOperators(column) || hasOwnOperators(other) ? onSearchPath[op] : builtIn[op]
+}
 
 /** A row type whose fields are all null `is null`, though it is a value; `is distinct from` sees the difference. */
 export function isNull({ typeKind, isArray }: Column, value: Sql, negated = false): Sql {

@@ -1,3 +1,5 @@
+import type { Comparison } from '../snapshot.ts'
+
 /** What the query of query.ts returns about the exposed schemas. */
 
 export type PrivilegeBits = readonly [anon: number, authenticated: number]
@@ -51,6 +53,8 @@ export type CatalogType = {
   baseCategory: string
   baseModifier: number
   readsBack: boolean
+  /** Schema and name of each operator that is off the search path. */
+  operators: Partial<Record<Comparison, [schema: string, name: string]>> | null
   /** Of an array: the base type of its elements. */
   element: { name: string; kind: string; category: string } | null
   labels: string[] | null

@@ -1,5 +1,5 @@
-import { Ident } from '../../sql.ts'
-import type { Column, ColumnType, Generation, Privilege, Privileges } from '../snapshot.ts'
+import { Ident, operatorIn } from '../../sql.ts'
+import type { Column, ColumnType, Generation, Operators, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
 const TEXT_TYPES = new Set(['text', 'varchar', 'bpchar'])
@@ -31,6 +31,7 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
       : { geometryType: '', srid: 0, coordDimension: undefined }),
     jsonType: isArray || isVector ? 'array' : isSpatial ? 'object' : jsonType(type, isBuiltIn),
     enumValues: type.labels ?? undefined,
+    operators: operatorsOf(type),
     readsBack: type.readsBack,
     notNull: type.notNull,
   }
@@ -38,6 +39,11 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
 
 const elementOf = ({ element }: CatalogType): ColumnType['element'] =>
   element ? { baseType: element.name, typeKind: element.kind, isArray: element.category === 'A' } : undefined
+
+const operatorsOf = ({ operators }: CatalogType): Operators | undefined =>
+  operators
+    ? Object.fromEntries(Object.entries(operators).map(([op, [schema, name]]) => [op, operatorIn(schema, name)]))
+    : undefined
 
 function jsonType(type: CatalogType, isBuiltIn: boolean): Column['jsonType'] {
   if (type.baseKind === 'c') return 'object'
@@ -126,6 +132,7 @@ export function columnOf(
     coordDimension: type.coordDimension,
     jsonType: type.jsonType,
     enumValues: type.enumValues,
+    operators: type.operators,
     readsBack: type.readsBack,
     privileges: bits === null ? ofTable : columnPrivileges(bits),
   }

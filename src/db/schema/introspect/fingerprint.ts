@@ -16,7 +16,11 @@ export const fingerprintQuery = (schemas: readonly string[]): Sql => sql`
     select c.oid from pg_catalog.pg_class c where c.relnamespace in (select oid from exposed)
   )
   select pg_catalog.string_agg(part || '=' || mark, ' ' order by part) from (
-    ${mark(sql`'schema'`, sql`pg_catalog.pg_namespace x where x.oid in (select oid from exposed)`)}
+    ${mark(
+      sql`'schema'`,
+      sql`pg_catalog.pg_namespace x where x.oid in (select oid from exposed)
+      or x.oid in (select o.oprnamespace from pg_catalog.pg_operator o where o.oid >= 16384)`,
+    )}
     union all ${mark(sql`'table'`, sql`pg_catalog.pg_class x where x.oid in (select oid from relations)`)}
     union all ${mark(sql`'column'`, sql`pg_catalog.pg_attribute x where x.attrelid in (select oid from relations)`)}
     union all ${mark(sql`'default'`, sql`pg_catalog.pg_attrdef x where x.adrelid in (select oid from relations)`)}

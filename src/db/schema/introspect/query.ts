@@ -72,6 +72,29 @@ const tables = sql`
     on d.objoid = t.oid and d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objsubid = 0
   order by t.rank, t.name`
 
+// Of the default operator class, by which indexes and foreign keys compare: those that are off the search path, where all
+// who ask may name them.
+const operators = sql`
+  select pg_catalog.json_object_agg(k.comparison, pg_catalog.json_build_array(n.nspname, o.oprname))
+  from (
+    select c.opcfamily, c.opcintype, am.amname = 'btree' as ordered
+    from pg_catalog.pg_opclass c join pg_catalog.pg_am am on am.oid = c.opcmethod
+    where c.opcintype = b.oid and c.opcdefault and am.amname in ('btree', 'hash')
+    order by am.amname limit 1
+  ) c
+  join pg_catalog.pg_amop m on m.amopfamily = c.opcfamily and m.amoppurpose = 's'
+    and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
+  join pg_catalog.pg_operator e on e.oid = m.amopopr
+  cross join lateral (values
+    (case when c.ordered then ('{<,<=,=,>=,>}'::text[])[m.amopstrategy] else '=' end, e.oid),
+    (case when m.amopstrategy = 3 or not c.ordered then '!=' end, e.oprnegate)) as k(comparison, operator)
+  join pg_catalog.pg_operator o on o.oid = k.operator
+  join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
+  where k.comparison is not null and n.nspname <> 'pg_catalog' and n.oid not in (select x.oid from exposed x)
+    and pg_catalog.has_schema_privilege(who.anon, n.oid, 'USAGE')
+    and pg_catalog.has_schema_privilege(who.authenticated, n.oid, 'USAGE')
+    and pg_catalog.has_schema_privilege(n.oid, 'USAGE')`
+
 // Domains are resolved to their base type; its modifier is the one of the innermost domain.
 const types = sql`
   select u.oid::text || ':' || u.modifier::text as key, u.oid::pg_catalog.int8 as oid,
@@ -79,10 +102,12 @@ const types = sql`
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
     coalesce(d.modifier, u.modifier) as "baseModifier", svc.reads_back(b.oid) as "readsBack", el.element,
+    case when b.typtype = 'b' and bn.nspname <> 'pg_catalog' then (${operators}) end as operators,
     case when b.typtype = 'e' or el.oid is not null then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
       from pg_catalog.pg_enum e where e.enumtypid = coalesce(el.oid, b.oid)) end as labels
   from used_types u
+  cross join who
   join pg_catalog.pg_type t on t.oid = u.oid
   join pg_catalog.pg_namespace n on n.oid = t.typnamespace
   left join (select d.oid, d.base, d.modifier, d.not_null from domains d

@@ -125,6 +125,36 @@ test('a dry run tells what would happen and keeps nothing', async () => {
   assert.deepEqual(await api.sql('select from svc.changes'), [])
 })
 
+test('an hstore goes in as it came out, in each format and one by one', async () => {
+  await api.sql(`create schema ext; create extension hstore schema ext; grant usage on schema ext to public; create domain bag as ext.hstore;
+    create domain held as ext.hstore not null;
+    create table bags (id int primary key, h ext.hstore, b bag, d held default 'k=>v', unique (h));
+    insert into bags values (1, 'a=>1,"b c"=>NULL', '""=>"\\"\\\\"'), (2, '', null)`)
+  const rows = () => api.sql('select id, h::text, b::text, d::text from bags order by id')
+  const before = await rows()
+  const listed = (await api.call('GET /api/collections/bags?sort=id')).body.items
+  assert.deepEqual(listed[0], { id: 1, h: { a: '1', 'b c': null }, b: { '': '"\\' }, d: { k: 'v' } })
+  const types = { csv: 'text/csv', json: 'application/json', ndjson: 'application/x-ndjson' }
+  for (const [format, type] of Object.entries(types)) {
+    const file = await api.call(`GET /api/collections/bags/export.${format as 'csv'}?sort=id`)
+    await api.sql('truncate bags')
+    const back = await put('bags', file.text, { 'content-type': type })
+    assert.equal(back.status, 200, `${format}: ${back.text}`)
+    assert.deepEqual(await rows(), before, format)
+  }
+  const again = await api.call('POST /api/collections/bags?onConflict=h&merge=ignore', {
+    json: { ...listed[0], id: 3 },
+  })
+  assert.deepEqual([again.status, again.body], [200, listed[0]], again.text)
+  const text = await api.call('PATCH /api/collections/bags/2', { json: { h: 'x=>y', b: listed[0].b } })
+  assert.deepEqual([text.status, text.body], [200, { ...listed[0], id: 2, h: { x: 'y' } }], text.text)
+  const json = { operations: [{ method: 'update', id: '2', body: { h: { x: 'z' }, b: null, d: { k: 'v' } } }] }
+  const batch = await api.call('POST /api/collections/bags/batch', { json })
+  assert.equal(batch.status, 200, batch.text)
+  assert.deepEqual((await rows())[1], { id: '2', h: '"x"=>"z"', b: null, d: '"k"=>"v"' })
+  assert.equal((await api.call('POST /api/collections/bags', { json: { id: 4, h: '=>' } })).status, 400)
+})
+
 test('bad rows are named by their lines, and nothing is kept', async () => {
   const lines = Array.from({ length: 1200 }, (_, i) => `${i + 1},${i === 7 ? 'old' : i === 1100 ? 300 : 5}`)
   const { status, body } = await put('people', `id,age\n${lines.join('\n')}\n5,1\n6`)

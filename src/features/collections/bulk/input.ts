@@ -1,4 +1,4 @@
-import { definitions, INPUT } from '../../../db/rows/write.ts'
+import { definitions, INPUT, isHstore } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import { type BodyRow, bodyOf, type CellsRow, isJson } from './records.ts'
@@ -30,11 +30,13 @@ const TEXT = new Ident('pg_catalog', 'text')
 
 /** Slot i holds the cells of column i. */
 export function cellsInput(columns: readonly Column[]): Sql {
-  const cells = columns.map(({ ident, baseType, castType }, i) =>
-    READ_AT_ONCE.has(baseType)
-      ? sql`pg_catalog.unnest(${slotAt(i)}::${new Ident('pg_catalog', baseType)}[]) as ${ident}`
-      : sql`pg_catalog.unnest(${slotAt(i)}::${TEXT}[])::${castType} as ${ident}`,
-  )
+  const cells = columns.map((column, i) => {
+    const { ident, baseType, castType } = column
+    if (READ_AT_ONCE.has(baseType))
+      return sql`pg_catalog.unnest(${slotAt(i)}::${new Ident('pg_catalog', baseType)}[]) as ${ident}`
+    const texts = sql`pg_catalog.unnest(${slotAt(i)}::${TEXT}[])`
+    return isHstore(column) ? sql`pg_catalog.to_jsonb(${texts}) as ${ident}` : sql`${texts}::${castType} as ${ident}`
+  })
   return sql`(select ${join(cells, COMMA)}) as ${INPUT}`
 }
 

@@ -7,7 +7,7 @@ import { equals } from '../../../db/rows/keys.ts'
 import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { type Conflict, isHiddenConflict } from '../../../db/rows/upsert.ts'
-import { definitions, INPUT, insertRows } from '../../../db/rows/write.ts'
+import { definitions, INPUT, inputValue, insertRows } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, ROW, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
@@ -71,7 +71,7 @@ const FOUND = new Ident('svc_found')
 
 function buildFind({ schema, table, viewer }: TableView, { columns, bodies, conflict }: UpsertSlots): Sql {
   const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
-  const isSame = conflict.on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`))
+  const isSame = conflict.on.map((column) => equals(column, ROW, inputValue(schema, column)))
   return sql`with ${FOUND} as (
       select ${rowJson(schema, table, viewer.role, ROW)} as svc_json
       from ${known} join ${table.ident} as ${ROW} on ${join(isSame, AND)} limit 1
