@@ -50,10 +50,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     where e.extname in ('dblink', 'http', 'pg_net', 'pg_background', 'postgres_fdw', 'plproxy', 'pg_cron', 'aws_s3', 'aws_lambda', 'pg_curl', 'adminpack')
       or not l.lanpltrusted and l.lanname not in ('internal', 'c', 'sql', 'plpgsql')
   ), code as materialized (select * from svc.readable_code() where exists (select from doors)),
+  -- Without the offset the planner compares every function with every other one.
   reached(oid) as (
     select unnest(functions)
     union select t.tgfoid from pg_trigger t where t.tgrelid = any (tables) and not t.tgisinternal and t.tgenabled <> 'D'
-    union select g.oid from reached r join code f on f.oid = r.oid join code g on f.body ~* ('\m' || g.name || '"?\s*\(')
+    union select g.oid from (select f.body from reached r join code f on f.oid = r.oid offset 0) f join code g on f.body ~* ('\m' || g.name || '"?\s*\(')
   )
   select d.extension from reached r join doors d on d.oid = r.oid
   union select d.extension from reached r join code f on f.oid = r.oid join doors d on f.body ~* ('\m' || d.name || '"?\s*\(')

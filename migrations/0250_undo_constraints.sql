@@ -257,6 +257,8 @@ begin
         end if;
       end if;
     exception
+      -- Of the class of object_not_in_prerequisite_state; each further row would wait as long.
+      when lock_not_available then raise;
       when integrity_constraint_violation or data_exception or syntax_error_or_access_rule_violation or raise_exception
         or object_not_in_prerequisite_state or with_check_option_violation or internal_error then
         problem := sqlerrm;

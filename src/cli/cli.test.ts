@@ -7,6 +7,10 @@ import { after, test } from 'node:test'
 import { freePort } from '../../test/kit/free-port.ts'
 import { client } from '../../test/kit/kit.ts'
 import { svc as program } from '../../test/kit/programs.ts'
+import { loadConfig } from '../config/config.ts'
+import { lockDataDir } from '../db/setup/embedded/lock.ts'
+import type { Context } from './command/command.ts'
+import { serverUrl } from './command/server-api.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'svc-cli-'))
 const dataDir = join(home, 'data')
@@ -48,6 +52,17 @@ test('a data directory that cannot be made is one sentence, in the foreground an
     assert.equal(code, 1, args.join(' '))
     assert.match(err, /^the directory \/proc\/nope cannot be made: .+\n$/)
   }
+})
+
+test('a command stays with the server that it began with, and takes its token nowhere else', async () => {
+  const { config } = loadConfig({ overrides: { data_dir: join(home, 'ends'), 'server.port': 65_000 } })
+  const lock = await lockDataDir(config.data_dir)
+  lock.announce('http://127.0.0.1:65001')
+  const [command, next] = [{ url: undefined } as Context, { url: undefined } as Context]
+  assert.equal(serverUrl(command, config), 'http://127.0.0.1:65001')
+  lock.release()
+  assert.equal(serverUrl(command, config), 'http://127.0.0.1:65001')
+  assert.equal(serverUrl(next, config), 'http://localhost:65000')
 })
 
 test('wrong usage is one sentence and exit code 2', async () => {

@@ -4,9 +4,17 @@ import { holderOf } from '../../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 import { readToken } from './token-file.ts'
 
-/** The URL of the server: given by --url, announced by the running server, or configured. */
-export const serverUrl = (context: Context, config: Config): string =>
-  context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
+const urls = new WeakMap<Context, string>()
+
+/**
+ * The URL of the server: given by --url, announced by the running server, or configured. A command stays with the one it began
+ * with: when that ends, another server at the configured address must not get its token.
+ */
+export function serverUrl(context: Context, config: Config): string {
+  const url = urls.get(context) ?? context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
+  urls.set(context, url)
+  return url
+}
 
 type Sent = { method?: 'GET' | 'POST' | 'DELETE'; type?: string; body?: unknown; headers?: Record<string, string> }
 

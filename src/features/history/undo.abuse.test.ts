@@ -236,6 +236,24 @@ test('a value that a deferrable constraint keeps to one row is a conflict when i
   assert.deepEqual(await api.sql('select slug from named order by id'), [{ slug: 'a' }, { slug: 'b' }])
 })
 
+test('an undo that finds rows locked gives up once, says so and keeps nobody waiting for each of them', async () => {
+  await api.sql(`create table held (id int primary key); select svc.watch('held')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/held')).status, 200))
+  const headers = { 'content-type': 'text/csv', 'x-request-id': 'held-rows' }
+  const body = 'id\n1\n2\n3\n'
+  assert.equal((await api.call('POST /api/collections/held/import', { as: 'admin', headers, body })).status, 200)
+  const holder = await openConnection({ url: api.databaseUrl })
+  await holder.query('begin')
+  await holder.query('select from held for update')
+  const undo = () => api.call('POST /api/admin/undo', { as: 'admin', json: { request_id: 'held-rows' } })
+  const refused = await undo()
+  assert.deepEqual([refused.status, refused.body.error], [503, 'transaction_conflict'], refused.text)
+  await holder.query('rollback')
+  await holder.end()
+  assert.equal((await undo()).status, 200)
+  assert.deepEqual(await api.sql('select from held'), [])
+})
+
 test('beside writers an undo keeps deferrable constraints', async () => {
   await api.sql('create table slugs (id int primary key, slug text unique deferrable initially deferred)')
   await eventually(async () => assert.equal((await api.call('GET /api/collections/slugs')).status, 200))

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer()
@@ -48,6 +49,16 @@ test('who gains and who loses which rows by a policy that is not there yet', asy
   const changed = { name: 'own', using: `notes.owner = svc.uid() and title <> 'a'` }
   assert.deepEqual((await effectsOf({ replaces: 'own', policy: changed }))[1], ['ana@x.test', 'select', [], ['1']])
   assert.equal((await api.call('GET /api/admin/rls/notes', { as: 'admin' })).body.length, 1)
+})
+
+test('files are compared as rows of svc.objects', async () => {
+  const json = { name: 'docs', access: 'policies' }
+  assert.equal((await api.call('POST /api/admin/storage/buckets', { as: 'admin', json })).status, 201)
+  assert.equal((await upload(api, '/api/storage/docs', { as: 'admin', name: 'a.txt' })).status, 201)
+  const policy = { name: 'z', command: 'select', using: `bucket = 'docs'` }
+  const { status, body, text } = await compare({ table: 'svc.objects', policy })
+  assert.equal(status, 200, text)
+  assert.deepEqual([body.rows, body.effects[0].gains.length], [1, 1], text)
 })
 
 test('no table is locked for it, and nothing in an expression writes', async () => {

@@ -1,7 +1,7 @@
 import { AppError, badRequest, found } from '../../core/errors.ts'
 import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
-import { findTable } from '../../db/schema/lookup.ts'
+import { findStreamed } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { requireExpression } from './expression.ts'
@@ -50,7 +50,7 @@ export function createCompare({ db, schema: cache }: { db: Db; schema: SchemaCac
   return async (admin: Identity, request: CompareRequest) => {
     const deadline = performance.now() + BUDGET_MS
     const schema = await cache.refreshIfStale()
-    const table = found(findTable(schema, request.table), 'table not found', 'table_not_found')
+    const table = found(findStreamed(schema, request.table), 'table not found', 'table_not_found')
     if (table.primaryKey.length === 0) throw badRequest('table has no primary key', 'no_primary_key')
     const command = commandOf(request.policy)
     await requireExpression(db, admin, request.policy?.using, 'USING')

@@ -76,6 +76,8 @@ function spawnPostmaster({
     log_min_messages: 'log',
     log_min_error_statement: 'panic',
     log_checkpoints: 'off',
+    // What a server that was killed had begun ends with it, and its locks too.
+    ...(process.platform === 'linux' && { client_connection_check_interval: '1s' }),
     cluster_name: nameOf(clusterDir),
     ...settings,
     port: String(port),

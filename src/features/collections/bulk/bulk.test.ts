@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
-import { type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
+import { eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 
 let api: InProcessServer
 before(async () => {
@@ -153,6 +153,17 @@ test('an hstore goes in as it came out, in each format and one by one', async ()
   assert.equal(batch.status, 200, batch.text)
   assert.deepEqual((await rows())[1], { id: '2', h: '"x"=>"z"', b: null, d: '"k"=>"v"' })
   assert.equal((await api.call('POST /api/collections/bags', { json: { id: 4, h: '=>' } })).status, 400)
+})
+
+test('a column whose name begins and ends with a blank goes out and comes in again', async () => {
+  await api.sql(`create table blanks (id int primary key, " sp " text); insert into blanks values (1, 'x')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/blanks')).status, 200))
+  const { text } = await api.call('GET /api/collections/blanks/export.csv')
+  await api.sql(`update blanks set " sp " = 'y'`)
+  const headers = { 'content-type': 'text/csv' }
+  const { status } = await api.call('POST /api/collections/blanks/import?onConflict=id', { headers, body: text })
+  assert.equal(status, 200)
+  assert.deepEqual(await api.sql('select * from blanks'), [{ id: '1', ' sp ': 'x' }])
 })
 
 test('bad rows are named by their lines, and nothing is kept', async () => {

@@ -119,7 +119,8 @@ class CsvRows implements RowReader {
 
   #headerOf(names: readonly (string | null)[]): (HeaderCell | undefined)[] {
     const header = names.map((name) => {
-      const column = this.#table.columns.get((name ?? '').trim())
+      const { columns } = this.#table
+      const column = columns.get(name ?? '') ?? columns.get((name ?? '').trim())
       if (column) return column
       if (names.length === 1 && name?.includes(';')) {
         throw badRequest('columns must be separated by commas, not semicolons')
