@@ -1,6 +1,6 @@
 -- Agents: text of others that code copies into a user's own tables.
 
--- As written_rows(), and how often each table was read.
+-- As written_rows(), which processes of the version before go on calling while they are replaced, and how often each table was read.
 create function svc.used_rows(given_key text) returns table (table_oid oid, made bigint, changed bigint, removed bigint, seen bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -10,7 +10,6 @@ begin
     from pg_stat_xact_user_tables s where s.schemaname <> 'svc' and s.schemaname not like 'pg\_temp%'
     group by 1;
 end $$;
-drop function svc.written_rows(text);
 
 -- What the operator's own code says: literals of functions, and defaults of these tables.
 create function svc.words_of_code(tables oid[]) returns text

@@ -36,10 +36,11 @@ begin
   return null;
 end $$;
 
--- Which of the roles of callers a policy is for.
+-- Which of the roles of callers a policy is for. Where the role is not there yet, only what is for everybody is for it.
 create function svc.policy_is_for(policy_roles oid[], caller name) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select exists (select from unnest(policy_roles) r(oid) where r.oid = 0 or pg_has_role(caller, r.oid, 'usage'))
+  select exists (select from unnest(policy_roles) r(oid) where r.oid = 0 or exists (
+    select from pg_roles c where c.rolname = caller and pg_has_role(c.oid, r.oid, 'usage')))
 $$;
 
 -- As before, of the policies for callers. What visitors see is nothing to a user, what they write is.

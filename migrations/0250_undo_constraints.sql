@@ -137,7 +137,7 @@ begin
   end loop;
 end $$;
 
--- As 0240_virtual_columns.sql made both. Of columns that are written there is what is written, of a row then_: JSON null of a column that is
+-- As 0204_undo_many.sql made both, but what is computed of a row is not compared. Of columns that are written there is what is written, of a row then_: JSON null of a column that is
 -- never NULL is JSON's own, which an image does not tell from NULL.
 create or replace function svc.undo_facts(target regclass, is_replica boolean) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$

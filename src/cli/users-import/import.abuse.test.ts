@@ -92,7 +92,7 @@ test('who proved another way to sign in has not proven the address: its owner, w
     identities: [{ provider: 'google', provider_id: `stranger${at}`, identity_data: { sub: `stranger${at}` } }],
     ...more,
   })
-  // A row as JSON; what the API of Supabase answers, which leaves out what is null; columns that somebody chose.
+  // A row as JSON; an answer of Supabase's API, which leaves out what is null; a table of chosen columns.
   const users = [
     stranger(1, { phone_confirmed_at: proven, email_confirmed_at: null }),
     stranger(2, { phone_confirmed_at: proven }),

@@ -27,16 +27,14 @@ type Deps = { db: Pick<Pool, 'openConnection'>; key: string; observe: Observe }
 const SETTINGS = `select pg_catalog.set_config('svc.actor', $1, true), pg_catalog.set_config('svc.request_id', $2, true),
   pg_catalog.set_config('lock_timeout', '8s', true), pg_catalog.set_config('statement_timeout', '5min', true)`
 
-/** For another undo. */
-const WAITING = `select pg_catalog.set_config('lock_timeout', '30s', false)`
+const LOCK = `select pg_catalog.set_config('lock_timeout', '30s', false), pg_catalog.pg_advisory_lock(pg_catalog.hashtext('svc.undo'))`
 
 /** Undoes changes in one transaction, or says what is in the way. */
 export async function undoChanges(deps: Deps, request: UndoRequest): Promise<UndoOutcome> {
   const server = await deps.db.openConnection()
   try {
     // One at a time in a database: the login is theirs alone.
-    await server.query(WAITING)
-    await server.query(`select pg_catalog.pg_advisory_lock(pg_catalog.hashtext('svc.undo'))`)
+    await server.query(LOCK)
     const login = await openUndoLogin(server)
     if (!login) return await undoOn(server, deps.key, request)
     try {

@@ -149,7 +149,7 @@ test('bad fields are refused by name', async () => {
 })
 
 test('the test of an address where nothing can answer is a failure', async () => {
-  for (const url of ['http://127.0.0.1:1/', 'http://localhost:9/', 'http://nobody.invalid/']) {
+  for (const url of ['http://127.0.0.1:1/', 'http://localhost:9/', 'http://absent.invalid/']) {
     const { id } = await make({ url })
     const { status, body } = await asAdmin(`POST /api/webhooks/${id}/test`)
     assert.deepEqual([status, body.success], [200, false], url)
