@@ -140,11 +140,12 @@ export async function spawnEmbedded(dataDir: string, config: Record<string, unkn
   atEnd(killAll)
   await eventually(
     () => {
-      if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
-      if (!output.includes(' is ready')) throw new Error(`the server is still starting: ${output}`)
+      if (child.exitCode === null && !output.includes(' is ready'))
+        throw new Error(`the server is still starting: ${output}`)
     },
     { seconds: 240 },
   )
+  if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
   return { ...client(`http://127.0.0.1:${port}`, ''), dataDir, output: () => output, kill, killAll, killPostgres }
 }
 

@@ -188,13 +188,14 @@ export async function spawnServer(
   let check: CheckAnswer = () => {}
   const api = client(`http://127.0.0.1:${port}`, databaseUrl, (...answer) => check(...answer))
   const isUp = async () => {
-    if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
+    if (child.exitCode !== null) return
     if (!output.includes(' is ready')) throw new Error('the server is still starting')
     const { status } = await api.call('GET /health')
     if (status !== 200) throw new Error(`health ${status}`)
   }
   // A busy machine takes minutes to compile and connect, three processes for one server with workers.
   await eventually(isUp, { seconds: 240 })
+  if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
   check = checkAgainst(await routesOf(api.url))
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }
